@@ -1,0 +1,49 @@
+# make venv    a virtual environment with TensorFlow and this package, in .venv
+# make test    lint, types and tests
+# make demo    a model with and without stitching, side by side
+# make clean   removes what was built
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
+TENSORFLOW := tensorflow-cpu==2.21.0
+# tf-keras asks for the GPU build of TensorFlow, which would be installed over the CPU one.
+WITHOUT_DEPENDENCIES := "tf-keras>=2.21,<2.22"
+NATIVE := CMakeLists.txt $(wildcard kernels/*.cc kernels/*.h kernels/*.py kernels/CMakeLists.txt kernels/prelude/*/*)
+
+.PHONY: venv test demo clean
+.DELETE_ON_ERROR:
+
+venv: .venv/.native
+
+.venv/.dependencies: pyproject.toml Makefile
+	@echo "== .venv: $(TENSORFLOW), the dependencies, and the package in editable form"
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	$(PIP) install --upgrade pip
+	$(PIP) install $(TENSORFLOW) scikit-build-core cmake ninja
+	$(PIP) install --no-build-isolation --editable '.[cpu,test,bench]'
+	$(PIP) install --no-deps $(WITHOUT_DEPENDENCIES)
+	@touch $@
+
+# The step above builds the native library too; this one builds it again when a source has changed since.
+.venv/.native: .venv/.dependencies $(NATIVE)
+	@echo "== libtf_stitch.so"
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+test: venv
+	@echo "== lint"
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	@echo "== types"
+	.venv/bin/pyright
+	@echo "== tests"
+	.venv/bin/python -m pytest
+
+demo: venv
+	@echo "== demo"
+	.venv/bin/python -m bench demo
+
+clean:
+	@echo "== removing .venv, build and caches"
+	rm -rf .venv build dist wheelhouse .pytest_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,20 @@
+"""`python -m bench COMMAND`. Each command is a file of its own; TensorFlow is imported only where it runs."""
+
+from __future__ import annotations
+
+import click
+
+from bench.clusters import clusters
+from bench.worker import worker
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def bench() -> None:
+    """tf_stitch beside TensorFlow and XLA."""
+
+
+bench.add_command(clusters)
+bench.add_command(worker)
+
+if __name__ == "__main__":
+    bench(prog_name="python -m bench")

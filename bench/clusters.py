@@ -1,0 +1,91 @@
+"""`python -m bench clusters`: each thread count in a process of its own, since TensorFlow's pools are made once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from bench import cluster_table, results
+from bench.results import Row
+
+ROOT = Path(__file__).resolve().parent.parent
+DISAGREEMENT = 4
+
+# glibc gives large blocks back to the kernel and has them faulted in again at the next step; with these it keeps
+# them. The same for all three, as they share a process.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "MALLOC_ARENA_MAX": "1",
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--quick", is_flag=True, help="One or two shapes a workload, less time each.")
+@click.option("--threads", default="1,2", show_default=True, help="Thread counts, with commas between.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows here.")
+@click.option(
+    "--malloc",
+    type=click.Choice(["default", "keep"]),
+    default="default",
+    show_default=True,
+    help="keep: malloc gives no memory back, for all three.",
+)
+def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path | None, malloc: str) -> None:
+    """Cluster workloads under TensorFlow, XLA and tf_stitch, side by side (all, or those NAMED)."""
+    counts = _thread_counts(threads)
+    console, log = Console(), Console(stderr=True, highlight=False)
+    rows: list[Row] = []
+    for count in counts:
+        for row in _worker_rows(names, quick, count, malloc):
+            rows.append(row)
+            log.print(f"[{count} thread{'s' * (count > 1)}] {cluster_table.log_line(row)}", markup=False)
+    summary = results.cluster_summary(rows, malloc)
+    if json_path is not None:
+        results.write(json_path, rows, summary)
+    cluster_table.show(console, rows, summary)
+    if summary["disagreeing"]:
+        sys.exit(DISAGREEMENT)
+
+
+def _thread_counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of numbers", param_hint="--threads") from None
+    if not counts or min(counts) < 1:
+        raise click.BadParameter("at least one thread", param_hint="--threads")
+    return counts
+
+
+def _worker_rows(names: tuple[str, ...], quick: bool, threads: int, malloc: str) -> Iterator[Row]:
+    command = [sys.executable, "-m", "bench", "_worker", "--threads", str(threads), *(["--quick"] * quick), *names]
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory() as cold_cache:
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            # Kernels of an earlier run would be compiled in no time.
+            "TF_STITCH_CACHE_DIR": cold_cache,
+            **(KEEP_MEMORY if malloc == "keep" else {}),
+        }
+        with subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield json.loads(line)
+        if process.returncode != 0:
+            errors.seek(0)
+            last = "".join(errors.readlines()[-12:])
+            raise click.ClickException(f"the worker for {threads} threads failed ({process.returncode}):\n{last}")

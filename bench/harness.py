@@ -1,0 +1,235 @@
+"""Measure one workload at one shape under TensorFlow, XLA and tf_stitch, in this process.
+
+How a figure comes about:
+
+* Compile cost: CPU seconds (compilers that are run as children included) of the first call of a single copy.
+* Accuracy: that copy's outputs, and the chain's, against the same function run by TensorFlow in float64 on the same
+  inputs: the largest difference, relative to the largest value.
+* Kernels: of a single copy. StitchOps are counted as they run; XLA's kernels from its optimised HLO.
+* Time: of a chain of copies (see `workloads/chain.py`), all three measured in turns, less the time of a call that
+  does next to nothing with the same arguments, divided by the copies. On one thread the figure is CPU time of the
+  process, which other users of the machine hardly change; on several it is wall time. Medians; the quartiles and the
+  best are in the row's `spread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bench import baselines, timing
+from bench.baselines import Absent, Function, Way
+from bench.timing import Effort, Spread
+from bench.workloads import chain
+from bench.workloads.workload import Arrays, Shape, Workload
+
+# An output agrees when its error is below this, or below twice TensorFlow's own.
+TOLERANCE = 1e-5
+# Stands for NaN and infinity, which JSON has not.
+NO_AGREEMENT = 1e30
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One way on one workload and shape, before the clock is started."""
+
+    chain_call: Callable[[], Any]
+    empty_call: Callable[[], Any]
+    compile_cpu_s: float
+    kernels: int | None
+    error: float
+    chain_error: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload at a shape: the arguments and right answers of one copy and of a chain."""
+
+    workload: Workload
+    shape: Shape
+    copies: int
+    one_arguments: tuple[tf.Tensor, ...]
+    chain_arguments: tuple[tf.Tensor, ...]
+    loop_arguments: tuple[tf.Tensor, ...]
+    one_right: Arrays
+    chain_right: Arrays
+
+    @staticmethod
+    def of(workload: Workload, shape: Shape, copies: int | None = None) -> Case:
+        copies = workload.copies(shape) if copies is None else copies
+        one, many = workload.arrays(shape, 1), workload.arrays(shape, copies)
+        one_right = float64_run(workload, 1, one)
+        chain_right = one_right if copies == 1 else float64_run(workload, copies, many)
+        loop = chain.stacked(workload, copies, many) if workload.fresh_count else many
+        return Case(
+            workload, shape, copies, _tensors(one), _tensors(many), _tensors(loop), one_right, chain_right
+        )
+
+    def arguments(self, way: Way) -> tuple[tf.Tensor, ...]:
+        return self.loop_arguments if way.loops else self.chain_arguments
+
+    def right(self, way: Way) -> Arrays:
+        """The answers of a chain; from a loop, only what the last copy emitted comes back."""
+        if not way.loops:
+            return self.chain_right
+        x, *emitted = self.chain_right
+        return (x, *emitted[len(emitted) - (len(self.one_right) - 1) :])
+
+
+def float64_run(workload: Workload, copies: int, arrays: Arrays) -> Arrays:
+    function = tf.function(chain.reference(workload, copies), autograph=False)
+    return _outputs(function(*(tf.constant(a, tf.float64) for a in arrays)))
+
+
+def measure(case: Case, ways: tuple[Way | Absent, ...], threads: int, effort: Effort) -> Row:
+    outcomes: dict[str, Outcome] = {}
+    absent: dict[str, str] = {}
+    for way in ways:
+        try:
+            if isinstance(way, Absent):
+                absent[way.name] = way.reason
+            else:
+                outcomes[way.name] = _prepare(way, case)
+        except Exception as error:  # a row without this way is worth more than no table
+            absent[way.name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+    calls = {name: o.chain_call for name, o in outcomes.items()}
+    empties = {_empty(name): o.empty_call for name, o in outcomes.items()}
+    samples = timing.interleaved({**calls, **empties}, effort)
+    clock = "cpu" if threads == 1 else "wall"
+    spreads = {
+        name: Spread.of(getattr(samples[name], clock), getattr(samples[_empty(name)], clock), case.copies)
+        for name in outcomes
+    }
+    return _row(case, threads, clock, outcomes, spreads, absent)
+
+
+def relative_error(outputs: Arrays, right: Arrays) -> float:
+    worst = 0.0
+    for got, want in zip(outputs, right, strict=True):
+        if not np.array_equal(np.isfinite(got), np.isfinite(want)):
+            return NO_AGREEMENT
+        worst = max(worst, float(np.max(np.abs(got - want))) / max(float(np.max(np.abs(want))), 1e-30))
+    return worst if np.isfinite(worst) else NO_AGREEMENT
+
+
+def _prepare(way: Way, case: Case) -> Outcome:
+    one = way.compiled(chain.unrolled(case.workload, 1))
+    compile_cpu_s = timing.cpu_seconds_of(lambda: one(*case.one_arguments))
+    kernels, notes = _kernels(way, case, one)
+    error = relative_error(_outputs(one(*case.one_arguments)), case.one_right)
+    arguments = case.arguments(way)
+    many = way.compiled(way.chain(case.workload, case.copies)) if case.copies > 1 else one
+    chain_error = relative_error(_outputs(many(*arguments)), case.right(way))
+    if way.name == "stitch" and kernels:
+        ran = _stitch_ops(lambda: many(*arguments))
+        if ran != kernels * case.copies:
+            notes += (f"{ran} StitchOps ran in a chain of {case.copies} copies of {kernels}",)
+    empty = way.compiled(_next_to_nothing)
+    empty(*arguments)
+    return Outcome(
+        chain_call=lambda: many(*arguments),
+        empty_call=lambda: empty(*arguments),
+        compile_cpu_s=compile_cpu_s,
+        kernels=kernels,
+        error=error,
+        chain_error=chain_error,
+        notes=notes,
+    )
+
+
+def _kernels(way: Way, case: Case, one: Function) -> tuple[int | None, tuple[str, ...]]:
+    match way.name:
+        case "xla":
+            return baselines.xla_kernels(one, case.one_arguments), ()
+        case "stitch":
+            ran = _stitch_ops(lambda: one(*case.one_arguments))
+            return ran, () if ran else ("nothing was stitched",)
+        case _:
+            return None, ()
+
+
+def _stitch_ops(call: Callable[[], object]) -> int:
+    """How many StitchOps a call runs."""
+    before = baselines.stitch_calls()
+    call()
+    return baselines.stitch_calls() - before
+
+
+def _next_to_nothing(x: Any, *_: Any) -> Any:
+    return tf.reshape(x, [-1])[:1] + 1.0
+
+
+def _empty(name: str) -> str:
+    return f"{name} empty"
+
+
+def _tensors(arrays: Arrays) -> tuple[tf.Tensor, ...]:
+    return tuple(tf.constant(a) for a in arrays)
+
+
+def _outputs(result: Any) -> Arrays:
+    return tuple(t.numpy().astype(np.float64) for t in tf.nest.flatten(result))
+
+
+def _row(
+    case: Case,
+    threads: int,
+    clock: str,
+    outcomes: dict[str, Outcome],
+    spreads: dict[str, Spread],
+    absent: dict[str, str],
+) -> Row:
+    def ms(name: str) -> float | None:
+        return spreads[name].median if name in spreads else None
+
+    def over_stitch(name: str) -> float | None:
+        other, stitch = ms(name), ms("stitch")
+        return other / stitch if other is not None and stitch is not None else None
+
+    def of(name: str, field: str) -> Any:
+        return getattr(outcomes[name], field) if name in outcomes else None
+
+    return {
+        "workload": case.workload.name,
+        "shape": "x".join(map(str, case.shape)),
+        "threads": threads,
+        "tf_ms": ms("tf"),
+        "xla_ms": ms("xla"),
+        "stitch_ms": ms("stitch"),
+        "tf_over_stitch": over_stitch("tf"),
+        "xla_over_stitch": over_stitch("xla"),
+        "stitch_kernels": of("stitch", "kernels"),
+        "xla_kernels": of("xla", "kernels"),
+        "max_err_f64": of("stitch", "error"),
+        "tf_err_f64": of("tf", "error"),
+        "xla_err_f64": of("xla", "error"),
+        "chain_err_f64": {name: o.chain_error for name, o in outcomes.items()},
+        "clock": clock,
+        "copies": case.copies,
+        "tf_compile_cpu_s": of("tf", "compile_cpu_s"),
+        "xla_compile_cpu_s": of("xla", "compile_cpu_s"),
+        "stitch_compile_cpu_s": of("stitch", "compile_cpu_s"),
+        "spread": {name: asdict(spread) for name, spread in spreads.items()},
+        "absent": absent,
+        "disagree": _disagreeing(outcomes),
+        "notes": [f"{name}: {note}" for name, o in outcomes.items() for note in o.notes],
+    }
+
+
+def _disagreeing(outcomes: dict[str, Outcome]) -> list[str]:
+    """The ways whose outputs are further from float64 than they may be."""
+    tf_outcome = outcomes.get("tf")
+    may = max(TOLERANCE, 2 * tf_outcome.error if tf_outcome else 0.0)
+    may_chain = max(TOLERANCE, 2 * tf_outcome.chain_error if tf_outcome else 0.0)
+    return [
+        name
+        for name, o in outcomes.items()
+        if (o.error > may or o.chain_error > may_chain) or NO_AGREEMENT in (o.error, o.chain_error)
+    ]

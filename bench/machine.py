@@ -1,0 +1,40 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+_THAT_MATTER = ("TF_ENABLE_ONEDNN_OPTS", "TF_XLA_FLAGS", "XLA_FLAGS", "OMP_NUM_THREADS")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("tensorflow", "tensorflow_cpu", "numpy", "tf_stitch"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    named = {key.strip(): value.strip() for key, value in fields.items()}
+    widest = next((isa for isa in ("avx512f", "avx2", "asimd") if isa in named.get("flags", "").split()), "")
+    return " ".join(filter(None, (named.get("model name", platform.processor()), widest)))
+
+
+def description() -> dict[str, object]:
+    return {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "versions": versions(),
+        "environment": {name: os.environ[name] for name in _THAT_MATTER if name in os.environ},
+    }

@@ -1,0 +1,102 @@
+"""Clocks, and calls measured in turns so that a busy minute on a shared machine falls on all of them alike."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+LONGEST_SLICE = 64  # calls
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: seconds in all, seconds for one slice of equal calls, and rounds."""
+
+    budget_s: float
+    slice_s: float
+    fewest_rounds: int
+    most_rounds: int
+
+
+QUICK = Effort(budget_s=1.2, slice_s=0.012, fewest_rounds=5, most_rounds=25)
+FULL = Effort(budget_s=3.0, slice_s=0.020, fewest_rounds=7, most_rounds=40)
+
+
+@dataclass
+class Samples:
+    """Seconds per call, one entry a round. CPU is that of the whole process: TensorFlow's threads are in it."""
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+
+def cpu_with_children() -> float:
+    """CPU seconds of this process and of the compilers that it ran and waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def cpu_seconds_of(call: Callable[[], object]) -> float:
+    before = cpu_with_children()
+    call()
+    return cpu_with_children() - before
+
+
+def interleaved(calls: Mapping[str, Callable[[], object]], effort: Effort) -> dict[str, Samples]:
+    """A B C, B C A, C A B, … until the budget is spent. Each turn is a slice of some calls of one function."""
+    names = list(calls)
+    slice_calls = {name: _calls_in_a_slice(calls[name], effort.slice_s) for name in names}
+    samples = {name: Samples() for name in names}
+    end = time.perf_counter() + effort.budget_s
+    gc.collect()
+    gc.disable()
+    try:
+        for done in range(effort.most_rounds):
+            if done >= effort.fewest_rounds and time.perf_counter() > end:
+                break
+            turn = done % len(names)
+            for name in names[turn:] + names[:turn]:
+                _measure(calls[name], slice_calls[name], samples[name])
+    finally:
+        gc.enable()
+    return samples
+
+
+def _calls_in_a_slice(call: Callable[[], object], slice_s: float) -> int:
+    call()
+    start = time.perf_counter()
+    call()
+    return max(1, min(LONGEST_SLICE, round(slice_s / (time.perf_counter() - start))))
+
+
+def _measure(call: Callable[[], object], times: int, samples: Samples) -> None:
+    cpu, wall = time.process_time(), time.perf_counter()
+    for _ in range(times):
+        call()
+    samples.wall.append((time.perf_counter() - wall) / times)
+    samples.cpu.append((time.process_time() - cpu) / times)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Milliseconds a step. The call's own cost, `call`, has been taken off the others."""
+
+    median: float
+    q1: float
+    q3: float
+    best: float
+    call: float
+    rounds: int
+
+    @staticmethod
+    def of(samples: list[float], empty_call: list[float], steps: int) -> Spread:
+        call = float(np.median(empty_call))
+        # A step cannot take no time: whatever is left after noise stays positive, so that ratios exist.
+        net = np.maximum(np.array(samples) - call, 1e-9) * 1e3 / steps
+        q1, median, q3 = np.quantile(net, (0.25, 0.5, 0.75))
+        return Spread(float(median), float(q1), float(q3), float(net.min()), call * 1e3, len(samples))

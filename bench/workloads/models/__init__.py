@@ -1,0 +1,21 @@
+"""Real models as SavedModels, out of packages: `python -m bench.workloads.models list`.
+
+Importing this needs neither TensorFlow nor any model's package.
+"""
+
+from __future__ import annotations
+
+from bench.workloads.models.basic_pitch import BASIC_PITCH
+from bench.workloads.models.bert import BERT
+from bench.workloads.models.fetch import FetchError
+from bench.workloads.models.guesslang import GUESSLANG
+from bench.workloads.models.hed import HED
+from bench.workloads.models.model import BuildError, Model
+from bench.workloads.models.mtcnn import MTCNN
+from bench.workloads.models.tfjs import FACEMESH, MOVENET
+
+MODELS: dict[str, Model] = {
+    model.name: model for model in (BASIC_PITCH, BERT, MTCNN, HED, GUESSLANG, FACEMESH, MOVENET)
+}
+
+__all__ = ["MODELS", "BuildError", "FetchError", "Model"]

@@ -1,0 +1,68 @@
+"""A workload: one cluster of memory-intensive ops, the shapes it is measured at, and how its inputs are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+Arrays = tuple[np.ndarray, ...]
+Rng = np.random.RandomState
+
+# A chain does about this many elements a call: some milliseconds, against a few hundred microseconds for the call.
+CHAIN_ELEMENTS = 8_000_000
+# Below this a chain would be mostly first and last copy.
+FEWEST_COPIES = 4
+
+
+def no_arrays(_rng: Rng, _shape: Shape) -> Arrays:
+    return ()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One cluster, as a Python function of tensors.
+
+    `step(x, *fresh, *given)` returns the next `x`, of the same shape, or a tuple `(x, *emitted)`. A chain of copies
+    hands `x` from one to the next; every copy has its own `fresh` tensors (the gates of an LSTM's time step) and all
+    share the `given` ones (a bias, a mask). Nothing in `step` may depend on `given` alone, or a chain would do it
+    only once.
+    """
+
+    name: str
+    step: Callable[..., Any]
+    start: Callable[[Rng, Shape], np.ndarray]
+    given: Callable[[Rng, Shape], Arrays] = no_arrays
+    fresh: Callable[[Rng, Shape], Arrays] = no_arrays
+    quick: tuple[Shape, ...] = ()
+    full: tuple[Shape, ...] = ()
+    most_copies: int = 32
+    # The same function where TensorFlow has no float64 kernel for an op of `step`.
+    reference_step: Callable[..., Any] | None = None
+
+    def shapes(self, quick: bool) -> tuple[Shape, ...]:
+        return self.quick if quick else self.full
+
+    def copies(self, shape: Shape) -> int:
+        """How many copies a measured call chains: 1 where one alone dwarfs the cost of the call."""
+        rng = Rng(0)
+        tiny = tuple(min(n, 2) for n in shape)
+        fresh_share = sum(a.size for a in self.fresh(rng, tiny)) / self.start(rng, tiny).size
+        elements = float(np.prod(shape)) * max(1.0, fresh_share)
+        copies = min(self.most_copies, int(CHAIN_ELEMENTS / elements + 0.5))
+        return copies if copies >= FEWEST_COPIES else 1
+
+    def arrays(self, shape: Shape, copies: int, seed: int = 0) -> Arrays:
+        """The float32 arguments of a chain of `copies`: x, then the fresh ones copy by copy, then the given ones."""
+        rng = Rng(seed)
+        start = self.start(rng, shape)
+        given = self.given(rng, shape)
+        fresh = tuple(a for _ in range(copies) for a in self.fresh(rng, shape))
+        return tuple(np.ascontiguousarray(a, np.float32) for a in (start, *fresh, *given))
+
+    @property
+    def fresh_count(self) -> int:
+        return len(self.fresh(Rng(0), self.quick[0]))

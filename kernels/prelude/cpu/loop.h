@@ -1,0 +1,155 @@
+// The vector loop over a row and the accumulators of its reductions.
+#pragma once
+#include "memory.h"
+#include "reduce.h"
+
+// For lambdas, where an attribute stands after the parameters, and for members.
+#define STITCH_LAMBDA __attribute__((always_inline))
+#define STITCH_MEMBER inline __attribute__((always_inline))
+
+namespace stitch {
+
+template <int L>
+struct Width {
+  static constexpr int lanes = L;
+};
+// In the place of a count: all lanes are there.
+struct All {};
+
+template <int L, class S>
+STITCH_INLINE auto load(const S* p, All) {
+  return load<L>(p);
+}
+template <class S, class P>
+STITCH_INLINE void store(S* p, P value, All) {
+  store(p, value);
+}
+template <int L, class S>
+STITCH_INLINE auto load_strided(const S* p, i64 stride, All) {
+  return load_strided<L>(p, stride, i64(L));
+}
+
+template <class S, class P>
+STITCH_INLINE void store_strided(S* p, i64 stride, P value, All) {
+  store_strided(p, stride, value);
+}
+
+// Calls `body(begin, end)` for blocks of at most B elements that cover [0, length).
+template <int B, class Body>
+STITCH_INLINE void for_blocks(i64 length, Body body) {
+  for (i64 begin = 0; begin < length; begin += B) body(begin, begin + B < length ? begin + B : length);
+}
+
+// Calls `body(width, n, count)` for steps that cover [begin, end): wide steps first, then narrow ones, the last of
+// which may have fewer than its lanes.
+template <int L, int W, class Body>
+STITCH_INLINE void for_lanes(i64 begin, i64 end, Body body) {
+  i64 n = begin;
+  for (; n + L <= end; n += L) body(Width<L>{}, n, All{});
+  for (; n < end; n += W) body(Width<W>{}, n, end - n < W ? end - n : i64(W));
+}
+// The same where the length is a multiple of L.
+template <int L, class Body>
+STITCH_INLINE void for_wide_lanes(i64 begin, i64 end, Body body) {
+  for (i64 n = begin; n < end; n += L) body(Width<L>{}, n, All{});
+}
+// The same where it is less than W.
+template <int W, class Body>
+STITCH_INLINE void for_narrow_lanes(i64 begin, i64 end, Body body) {
+  for (i64 n = begin; n < end; n += W) body(Width<W>{}, n, end - n < W ? end - n : i64(W));
+}
+
+struct Sum {
+  template <class P>
+  STITCH_INLINE P of(P a, P b) {
+    return a + b;
+  }
+  template <class P>
+  STITCH_INLINE auto horizontal(P p) {
+    return reduce_add(p);
+  }
+};
+struct Product {
+  template <class P>
+  STITCH_INLINE P of(P a, P b) {
+    return a * b;
+  }
+  template <class P>
+  STITCH_INLINE auto horizontal(P p) {
+    return reduce_mul(p);
+  }
+};
+struct Largest {
+  template <class P>
+  STITCH_INLINE P of(P a, P b) {
+    return max(a, b);
+  }
+  template <class P>
+  STITCH_INLINE auto horizontal(P p) {
+    return reduce_max(p);
+  }
+};
+struct Smallest {
+  template <class P>
+  STITCH_INLINE P of(P a, P b) {
+    return min(a, b);
+  }
+  template <class P>
+  STITCH_INLINE auto horizontal(P p) {
+    return reduce_min(p);
+  }
+};
+struct AllOf {
+  template <class P>
+  STITCH_INLINE P of(P a, P b) {
+    return a & b;
+  }
+  template <class P>
+  STITCH_INLINE auto horizontal(P p) {
+    return reduce_and(p);
+  }
+};
+struct AnyOf {
+  template <class P>
+  STITCH_INLINE P of(P a, P b) {
+    return a | b;
+  }
+  template <class P>
+  STITCH_INLINE auto horizontal(P p) {
+    return reduce_or(p);
+  }
+};
+
+// `value` in the first `count` lanes, `other` in the rest.
+template <class T, int L>
+STITCH_INLINE Pack<T, L> first(Pack<T, L> value, i64 count, Pack<T, 1> other) {
+  return select(lanes_below<L>(count), value, splat<L>(other));
+}
+template <int L>
+STITCH_INLINE Mask<L> first(Mask<L> value, i64 count, Mask<1> other) {
+  const Mask<L> there = lanes_below<L>(count);
+  return (there & value) | (~there & splat<L>(other));
+}
+
+// The partial results of one reduction: one lane each of the wide and of the narrow loop. Lane i takes elements
+// i, i + L, i + 2L, ... of the row: a tree that depends on nothing but the row's length.
+template <class Combine, class Wide, class Narrow, class Neutral>
+struct Accumulator {
+  Wide wide;
+  Narrow narrow;
+  Neutral neutral;
+  STITCH_MEMBER void add(Wide value, All) { wide = Combine::of(wide, value); }
+  STITCH_MEMBER void add(Narrow value, i64 count) {
+    narrow = Combine::of(narrow, first(value, count, neutral));
+  }
+  STITCH_MEMBER Neutral result() const {
+    return Combine::of(Combine::horizontal(wide), Combine::horizontal(narrow));
+  }
+};
+template <class Combine, int L, int W, class Neutral>
+STITCH_INLINE auto accumulator(Neutral neutral) {
+  return Accumulator<Combine, decltype(splat<L>(neutral)), decltype(splat<W>(neutral)), Neutral>{
+      splat<L>(neutral), splat<W>(neutral), neutral};
+}
+
+}  // namespace stitch

@@ -1,0 +1,151 @@
+// Functions of floats, by TF's names and with TF's values at NaN, infinities and zeros.
+#ifndef TF_STITCH_CPU_MATH_H_
+#define TF_STITCH_CPU_MATH_H_
+
+#include "math_libm.h"
+#include "tanh_erf.h"
+
+namespace stitch {
+namespace vec {
+
+template <class V>
+STITCH_INLINE V softplus(V x) {
+  // beyond -threshold exp(x) or x is the nearest number already
+  Element<V> threshold = is_f32<V> ? Element<V>(-13.9423847) : Element<V>(-34.0436533891171573);
+  V e = exp(x);
+  V r = x < threshold ? e : log1p(e);
+  return x > -threshold ? x : r;
+}
+
+template <class V>
+STITCH_INLINE V softsign(V x) {
+  return x / (1 + abs(x));
+}
+
+template <class V>
+STITCH_INLINE V rsqrt(V x) {
+  return 1 / sqrt(x);
+}
+
+template <class V>
+STITCH_INLINE V reciprocal(V x) {
+  return 1 / x;
+}
+
+// NaN stays NaN
+template <class V>
+STITCH_INLINE V relu(V x) {
+  return max2(V{}, x);
+}
+template <class V>
+STITCH_INLINE V relu6(V x) {
+  return min2(fill<V>(6), max2(V{}, x));
+}
+
+template <class V>
+STITCH_INLINE V elu(V x) {
+  return x < 0 ? expm1(x) : x;
+}
+
+template <class V>
+STITCH_INLINE V selu(V x) {
+  const Element<V> scale = Element<V>(1.0507009873554804934193349852946);
+  const Element<V> scale_alpha = Element<V>(1.7580993408473768599402175208123);
+  return x < 0 ? scale_alpha * expm1(x) : scale * x;
+}
+
+template <class V>
+STITCH_INLINE V xlogy(V x, V y) {
+  return x == 0 ? V{} : x * log(y);
+}
+template <class V>
+STITCH_INLINE V xlog1py(V x, V y) {
+  return x == 0 ? V{} : x * log1p(y);
+}
+template <class V>
+STITCH_INLINE V xdivy(V x, V y) {
+  return x == 0 ? V{} : x / y;
+}
+template <class V>
+STITCH_INLINE V div_no_nan(V x, V y) {
+  return y == 0 ? V{} : x / y;
+}
+template <class V>
+STITCH_INLINE V mul_no_nan(V x, V y) {
+  return y == 0 ? V{} : x * y;
+}
+
+}  // namespace vec
+
+STITCH_LIFT_UNARY(exp)
+STITCH_LIFT_UNARY(expm1)
+STITCH_LIFT_UNARY(log)
+STITCH_LIFT_UNARY(log1p)
+STITCH_LIFT_UNARY(tanh)
+STITCH_LIFT_UNARY(sigmoid)
+STITCH_LIFT_UNARY(softplus)
+STITCH_LIFT_UNARY(softsign)
+STITCH_LIFT_UNARY(erf)
+STITCH_LIFT_UNARY(erfc)
+STITCH_LIFT_UNARY(rsqrt)
+STITCH_LIFT_UNARY(reciprocal)
+STITCH_LIFT_UNARY(relu)
+STITCH_LIFT_UNARY(relu6)
+STITCH_LIFT_UNARY(elu)
+STITCH_LIFT_UNARY(selu)
+STITCH_LIFT_UNARY(sin)
+STITCH_LIFT_UNARY(cos)
+STITCH_LIFT_UNARY(tan)
+STITCH_LIFT_UNARY(asin)
+STITCH_LIFT_UNARY(acos)
+STITCH_LIFT_UNARY(atan)
+STITCH_LIFT_UNARY(sinh)
+STITCH_LIFT_UNARY(cosh)
+STITCH_LIFT_UNARY(asinh)
+STITCH_LIFT_UNARY(acosh)
+STITCH_LIFT_UNARY(atanh)
+STITCH_LIFT_BINARY(atan2)
+STITCH_LIFT_BINARY(pow)
+STITCH_LIFT_BINARY(xlogy)
+STITCH_LIFT_BINARY(xlog1py)
+STITCH_LIFT_BINARY(xdivy)
+STITCH_LIFT_BINARY(div_no_nan)
+STITCH_LIFT_BINARY(mul_no_nan)
+
+template <class T, int L>
+STITCH_INLINE Pack<T, L> square(Pack<T, L> x) {
+  return x * x;
+}
+template <class T, int L>
+STITCH_INLINE Pack<T, L> squared_difference(Pack<T, L> x, Pack<T, L> y) {
+  Pack<T, L> d = x - y;
+  return d * d;
+}
+template <class T, int L>
+STITCH_INLINE Pack<T, L> leaky_relu(Pack<T, L> x, T alpha) {
+  return select(x > splat<T, L>(0), x, x * splat<T, L>(alpha));
+}
+// Gradients: y is the function's value, dy the gradient by it.
+template <class T, int L>
+STITCH_INLINE Pack<T, L> tanh_grad(Pack<T, L> y, Pack<T, L> dy) {
+  return dy * (splat<T, L>(1) - y * y);
+}
+template <class T, int L>
+STITCH_INLINE Pack<T, L> sigmoid_grad(Pack<T, L> y, Pack<T, L> dy) {
+  return dy * y * (splat<T, L>(1) - y);
+}
+template <class T, int L>
+STITCH_INLINE Pack<T, L> sqrt_grad(Pack<T, L> y, Pack<T, L> dy) {
+  return dy * splat<T, L>(T(0.5)) / y;
+}
+template <class T, int L>
+STITCH_INLINE Pack<T, L> rsqrt_grad(Pack<T, L> y, Pack<T, L> dy) {
+  return splat<T, L>(T(-0.5)) * (dy * y) * (y * y);
+}
+template <class T, int L>
+STITCH_INLINE Pack<T, L> reciprocal_grad(Pack<T, L> y, Pack<T, L> dy) {
+  return -dy * (y * y);
+}
+
+}  // namespace stitch
+#endif  // TF_STITCH_CPU_MATH_H_

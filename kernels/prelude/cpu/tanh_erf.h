@@ -1,0 +1,74 @@
+// tanh, erf, erfc, sigmoid.
+#ifndef TF_STITCH_CPU_TANH_ERF_H_
+#define TF_STITCH_CPU_TANH_ERF_H_
+
+#include "exp_log.h"
+
+namespace stitch {
+namespace vec {
+
+template <class V>
+STITCH_INLINE V clamp(V x, Element<V> end) {
+  return min2(fill<V>(end), max2(fill<V>(-end), x));  // NaN stays NaN
+}
+
+template <class V>
+STITCH_INLINE V tanh(V x) {
+  if constexpr (is_f32<V>) {
+    x = clamp(x, 9.01f);
+    V z = x * x;
+    V above = madd(z, kTanhF32[5], kTanhF32[4]);
+    above = madd(above, z, kTanhF32[3]);
+    above = madd(above, z, kTanhF32[2]);
+    above = madd(above, z, kTanhF32[1]);
+    above = madd(above, z, kTanhF32[0]);
+    V below = madd(z, kTanhBelowF32[4], kTanhBelowF32[3]);
+    below = madd(below, z, kTanhBelowF32[2]);
+    below = madd(below, z, kTanhBelowF32[1]);
+    below = madd(below, z, kTanhBelowF32[0]);
+    return x * above / below;
+  } else {
+    V t = expm1(-2 * abs(x));  // in (-1, 0]
+    return copysign(-t / (2 + t), x);
+  }
+}
+
+template <class V>
+STITCH_INLINE V erf_f32(V x) {
+  x = clamp(x, 3.92f);
+  V z = x * x;
+  V above = madd(z, kErfF32[6], kErfF32[5]);
+  above = madd(above, z, kErfF32[4]);
+  above = madd(above, z, kErfF32[3]);
+  above = madd(above, z, kErfF32[2]);
+  above = madd(above, z, kErfF32[1]);
+  above = madd(above, z, kErfF32[0]);
+  V below = madd(z, kErfBelowF32[5], kErfBelowF32[4]);
+  below = madd(below, z, kErfBelowF32[3]);
+  below = madd(below, z, kErfBelowF32[2]);
+  below = madd(below, z, kErfBelowF32[1]);
+  below = madd(below, z, kErfBelowF32[0]);
+  return x * above / below;
+}
+
+template <class V>
+STITCH_INLINE V erf(V x) {
+  if constexpr (is_f32<V>) {
+    return erf_f32(x);
+  } else {
+    Element<V> lane[lanes<V>];
+    __builtin_memcpy(lane, &x, sizeof(x));
+    for (int i = 0; i < lanes<V>; ++i) lane[i] = __builtin_erf(lane[i]);
+    __builtin_memcpy(&x, lane, sizeof(x));
+    return x;
+  }
+}
+
+template <class V>
+STITCH_INLINE V sigmoid(V x) {
+  return 1 / (1 + exp(-x));
+}
+
+}  // namespace vec
+}  // namespace stitch
+#endif  // TF_STITCH_CPU_TANH_ERF_H_

@@ -1,0 +1,7 @@
+"""Settings of every test process. They must stand before TensorFlow is imported."""
+
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+os.environ["TF_STITCH_STRICT"] = "1"  # a fallback is a failure; tests of fallbacks use `monkeypatch.delenv`

@@ -1,0 +1,213 @@
+"""Importer: a GraphDef, or a FunctionDef, becomes a Graph of typed values. Stage 1 of the pipeline.
+
+Both become the same thing: nodes with flat outputs (`spelling`), attributes as plain values (`attributes`), types
+with symbolic dims (`typing_pass`), and the frame and conditions each runs under (`contexts`). A function's
+arguments become nodes of op `_Arg`. What the tables do not know is kept as a node nobody will stitch.
+
+Shapes come from the caller (Grappler's inference), else from the `_output_shapes` that a saved model carries, else
+from TensorFlow's own inference over a throwaway copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tf_stitch.frontend.attributes import attributes_of, dtype_of, shape_of_proto
+from tf_stitch.frontend.contexts import NEXTS, Wiring, contexts_of
+from tf_stitch.frontend.signatures import signature_of
+from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
+from tf_stitch.frontend.tf_shapes import shapes_by_tensorflow
+from tf_stitch.frontend.typing_pass import Types
+from tf_stitch.ir.graph import Graph, Node, Value
+from tf_stitch.ir.types import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.spelling import Spelling
+    from tf_stitch.frontend.typing_pass import Declared
+
+_SAME_VALUE = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
+
+
+def import_graph_def(
+    graph_def: Proto,
+    *,
+    shapes: Mapping[str, Sequence[Declared]] | None = None,
+    fetched: Iterable[str] = (),
+    name: str = "",
+) -> Graph:
+    """The main graph of a GraphDef: Grappler's, or that of a V1 model.
+
+    shapes: for each node the shape of each output; a negative dim is the number of a symbol. Where None, what the
+      nodes' `_output_shapes` say, or TensorFlow infers.
+    fetched: nodes that are fetched or fed by name.
+    """
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    fetched = frozenset(fetched)
+    if shapes is None and not any("_output_shapes" in n.attr for n in graph_def.node):
+        shapes = shapes_by_tensorflow(graph_def)
+    drafts = _drafts(graph_def.node, GraphSpelling(), functions, shapes or {})
+    return _finish(name, drafts, fetched, frozenset())
+
+
+def import_function_def(
+    function_def: Proto,
+    functions: Mapping[str, Proto],
+    *,
+    shapes: Mapping[str, Sequence[Declared]] | None = None,
+) -> Graph:
+    """One function of a library, by itself. Its arguments are nodes of op `_Arg`.
+
+    functions: the whole library, by name.
+    shapes: as for `import_graph_def`, arguments included.
+    """
+    names = [a.name for a in function_def.signature.input_arg]
+    spelling = FunctionSpelling(function_def.node_def, names, functions)
+    if shapes is None and not any("_output_shapes" in n.attr for n in function_def.node_def):
+        shapes = shapes_by_tensorflow(function_def, functions)
+    shapes = shapes or {}
+    drafts = _arguments(function_def, shapes) | _drafts(function_def.node_def, spelling, functions, shapes)
+    returned = frozenset(spelling.read(text) for text in function_def.ret.values())
+    return _finish(function_def.signature.name, drafts, frozenset(function_def.control_ret.values()), returned)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A node as far as its own proto tells: all but the shapes of its outputs and its context."""
+
+    node: Node
+    dtypes: list[DType]
+    declared: Sequence[Declared] | None
+    frame: str = ""
+
+
+def _drafts(
+    nodes: Iterable[Proto],
+    spelling: Spelling,
+    functions: Mapping[str, Proto],
+    shapes: Mapping[str, Sequence[Declared]],
+) -> dict[str, _Draft]:
+    drafts: dict[str, _Draft] = {}
+    for proto in nodes:
+        name, op, attr = proto.name, proto.op, proto.attr
+        texts = list(proto.input)
+        inputs = tuple(spelling.read(t) for t in texts if t[0] != "^")
+        controls = tuple(dict.fromkeys(t[1:] for t in texts if t[0] == "^")) if len(inputs) < len(texts) else ()
+        attributes = attributes_of(attr)
+        signature = signature_of(op, functions)
+        dtypes: list[DType] = []
+        stateful = True
+        if signature is not None:
+            dtypes = [dtype_of(t) for t in signature.dtypes(attr)]
+            attributes = {**signature.python_defaults, **attributes}
+            stateful = signature.stateful
+        node = Node(name, op, inputs, (), controls, attributes, proto.device, stateful=stateful)
+        frame = attr["frame_name"].s.decode() if "frame_name" in attr else ""
+        drafts[name] = _Draft(node, dtypes, _declared(proto, shapes), frame)
+    _complete_unknown_ops(drafts)
+    return drafts
+
+
+def _declared(proto: Proto, shapes: Mapping[str, Sequence[Declared]]) -> Sequence[Declared] | None:
+    declared = shapes.get(proto.name)
+    if declared is not None:
+        return declared
+    attr = proto.attr
+    if proto.op == "Const" and "value" in attr:
+        return [shape_of_proto(attr["value"].tensor.tensor_shape)]
+    if "_output_shapes" in attr:
+        return [shape_of_proto(s) for s in attr["_output_shapes"].list.shape]
+    if proto.op == "Placeholder" and "shape" in attr:
+        return [shape_of_proto(attr["shape"].shape)]
+    return None
+
+
+def _complete_unknown_ops(drafts: Mapping[str, _Draft]) -> None:
+    """A node whose op has no OpDef gets as many outputs, of dtype `other`, as are read."""
+    for draft in drafts.values():
+        for value in draft.node.inputs:
+            producer = drafts.get(value.node)
+            if producer is not None and value.index >= len(producer.dtypes):
+                producer.dtypes.extend([DType.OTHER] * (value.index + 1 - len(producer.dtypes)))
+
+
+def _arguments(function_def: Proto, shapes: Mapping[str, Sequence[Declared]]) -> dict[str, _Draft]:
+    drafts: dict[str, _Draft] = {}
+    attr = function_def.attr
+    listed = list(attr["_input_shapes"].list.shape) if "_input_shapes" in attr else []
+    for index, arg in enumerate(function_def.signature.input_arg):
+        declared = shapes.get(arg.name)
+        own = function_def.arg_attr[index].attr if index in function_def.arg_attr else {}
+        if declared is None and "_output_shapes" in own:
+            value = own["_output_shapes"]
+            declared = [shape_of_proto(value.list.shape[0] if value.list.shape else value.shape)]
+        if declared is None and index < len(listed):
+            declared = [shape_of_proto(listed[index])]
+        node = Node(arg.name, "_Arg", (), ())
+        drafts[arg.name] = _Draft(node, [dtype_of(arg.type)], declared)
+    return drafts
+
+
+def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], returned: frozenset[Value]) -> Graph:
+    order = _topological(drafts)
+    constants = _constants(order, drafts, fetched)
+    contexts = contexts_of(order, {n: _wiring(d) for n, d in drafts.items()})
+    types = Types(constants)
+    for each in order:
+        draft = drafts[each]
+        types.add(draft.node, draft.dtypes, draft.declared)
+    types.settle()
+    nowhere = frozenset[str]()
+    nodes = {n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order}
+    return Graph(name, nodes, fetched, returned, constants, types.extents)
+
+
+def _wiring(draft: _Draft) -> Wiring:
+    node = draft.node
+    return Wiring(node.op, node.inputs, node.controls, draft.frame, len(draft.dtypes))
+
+
+def _topological(drafts: Mapping[str, _Draft]) -> list[str]:
+    """Producers first, else in the order given. An edge that closes a cycle (a loop's NextIteration) is ignored."""
+    order: list[str] = []
+    state: dict[str, bool] = {}  # False while its producers are being visited, True when done
+    for root in drafts:
+        stack = [root]
+        while stack:
+            name = stack[-1]
+            if name not in state:
+                state[name] = False
+                stack.extend(p for p in reversed(_producers(drafts[name].node, drafts)) if p not in state)
+                continue
+            stack.pop()
+            if not state[name]:
+                state[name] = True
+                order.append(name)
+    return order
+
+
+def _producers(node: Node, drafts: Mapping[str, _Draft]) -> list[str]:
+    names = [v.node for v in node.inputs]
+    names.extend(node.controls)
+    return [n for n in names if n in drafts and drafts[n].node.op not in NEXTS]
+
+
+def _constants(order: Sequence[str], drafts: Mapping[str, _Draft], fetched: frozenset[str]) -> dict[Value, Any]:
+    """The value of every small constant, also through Identities; one that may be fed is no constant."""
+    found: dict[Value, Any] = {}
+    for name in order:
+        node = drafts[name].node
+        if name in fetched:
+            continue
+        if node.op == "Const":
+            value = node.attributes.get("value")
+        elif node.op in _SAME_VALUE and node.inputs:
+            value = found.get(node.inputs[0])
+        else:
+            continue
+        if value is not None:
+            found[Value(name, 0)] = value
+    return found

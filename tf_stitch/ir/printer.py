@@ -1,0 +1,68 @@
+"""A Body as text, one step a line.
+
+    %0 = input 0            : f32[B, 768]
+    %1 = max %0 over (1)    : f32[B, 1]
+    return %1
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tf_stitch.ir.body import (
+    Broadcast,
+    Constant,
+    Elementwise,
+    Extent,
+    Input,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+)
+
+if TYPE_CHECKING:
+    from tf_stitch.ir.body import Body, Step
+
+
+def print_body(body: Body) -> str:
+    """The steps, what is required of the dims, and the outputs. Equal bodies have equal texts."""
+    left = [f"%{index} = {_right_hand(step)}" for index, step in enumerate(body.steps)]
+    width = max(map(len, left), default=0)
+    lines = [f"{text:<{width}} : {step.type}" for text, step in zip(left, body.steps, strict=True)]
+    lines += [f"require {small} <= {large}" for small, large in body.requires]
+    lines.append(f"return {_names(body.outputs)}")
+    return "\n".join(lines) + "\n"
+
+
+def _right_hand(step: Step) -> str:
+    operands = _names(step.operands)
+    match step.op:
+        case Input(index):
+            return f"input {index}"
+        case Constant():
+            return f"constant {step.op.value(step.type.dtype)}"
+        case Extent(dim):
+            return f"extent {dim}"
+        case Elementwise(function):
+            return f"{function} {operands}"
+        case Broadcast():
+            return f"broadcast {operands}"
+        case Reshape():
+            return f"reshape {operands}"
+        case Transpose(permutation):
+            return f"transpose {operands} by {_numbers(permutation)}"
+        case Slice(begin, steps):
+            return f"slice {operands} from {_numbers(begin)} step {_numbers(steps)}"
+        case Reduce(function, axes):
+            return f"{function} {operands} over {_numbers(axes)}"
+        case _:
+            assert_never(step.op)
+
+
+def _names(steps: tuple[int, ...]) -> str:
+    return " ".join(f"%{step}" for step in steps)
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, numbers))})"

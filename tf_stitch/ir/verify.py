@@ -1,0 +1,169 @@
+"""The invariants of a Body, checked. Runs in tests and at debug level; a failure is a bug of ours, never a user's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+from tf_stitch.ir.body import (
+    Broadcast,
+    Constant,
+    Elementwise,
+    Extent,
+    Input,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+)
+from tf_stitch.ir.types import ONE, Dim, DType, product
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tf_stitch.ir.body import Body, Step
+    from tf_stitch.ir.types import TensorType
+
+
+class BrokenInvariant(AssertionError):  # noqa: N818 (it names what is wrong)
+    """A Body that no pass may produce."""
+
+
+def verify_body(body: Body, functions: Mapping[str, Any], reducers: Mapping[str, Any]) -> None:
+    """Checks every invariant that the module `ir.body` lists.
+
+    functions, reducers: the tables FUNCTIONS and REDUCERS of `ops`.
+
+    Raises:
+      BrokenInvariant: naming the step and the rule.
+    """
+    for index, step in enumerate(body.steps):
+        try:
+            _verify_step(body, index, functions, reducers)
+        except BrokenInvariant as broken:
+            raise BrokenInvariant(f"step {index}, {step.op} of {step.operands}: {step.type}: {broken}") from None
+    inputs = [s.op.index for s in body.steps if isinstance(s.op, Input)]
+    _check(len(set(inputs)) == len(inputs), "an input is read by one step only")
+    _check(all(0 <= o < len(body.steps) for o in body.outputs), "an output is a step")
+    users = body.users()
+    dead = [i for i in range(len(body.steps)) if not users[i] and i not in body.outputs]
+    _check(not dead, f"steps {dead} are neither read nor returned")
+
+
+def unbound_symbols(body: Body) -> frozenset[str]:
+    """Symbols of the body's dims that no input has: they cannot be computed when the kernel is called."""
+    used = {s for step in body.steps for d in step.type.dims for s in d.symbols}
+    used |= {s for step in body.steps if isinstance(step.op, Extent) for s in step.op.dim.symbols}
+    bound = {s for type_ in body.inputs if type_ is not None for d in type_.dims for s in d.symbols}
+    return frozenset(used - bound)
+
+
+def _check(holds: bool, rule: str) -> None:
+    if not holds:
+        raise BrokenInvariant(rule)
+
+
+def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers: Mapping[str, Any]) -> None:
+    step = body.steps[index]
+    _check(all(0 <= o < index for o in step.operands), "a step reads earlier steps only")
+    _check(step.type.shape is not None and step.type.dtype is not DType.OTHER, "a step has a rank and a dtype")
+    _check(all(d.coefficient >= 0 for d in step.type.dims), "a dim is not negative")
+    operands = [body.steps[o].type for o in step.operands]
+    match step.op:
+        case Input(number):
+            _check(not operands, "an input reads nothing")
+            _check(0 <= number < len(body.inputs), "an input exists")
+            _check(body.inputs[number] == step.type, "an input has the type that the body declares")
+        case Constant(bits):
+            _check(not operands and step.type.shape == (), "a constant is a scalar")
+            _check(len(bits) == step.type.dtype.size, "a constant has the bytes of its dtype")
+        case Extent(dim):
+            _check(not operands and step.type.shape == (), "an extent is a scalar")
+            _check(not dim.is_static, "an extent that is known is a constant")
+            _check(step.type.dtype in (DType.F32, DType.F64, DType.I32, DType.I64), "an extent is a number")
+        case Elementwise(function):
+            _verify_elementwise(step, operands, None if function == "convert" else functions.get(function))
+        case Reduce(function, axes):
+            _check(function in reducers, f"{function} is in the table of reducers")
+            _verify_reduce(step, operands, axes, reducers[function])
+        case Broadcast() | Reshape() | Transpose() | Slice():
+            _check(len(operands) == 1, "a movement reads one step")
+            _check(operands[0].dtype is step.type.dtype, "a movement keeps the dtype")
+            _verify_movement(body, step, operands[0])
+        case _:
+            assert_never(step.op)
+
+
+def _verify_elementwise(step: Step, operands: list[TensorType], function: Any) -> None:
+    _check(all(o.shape == step.type.shape for o in operands), "operands have the shape of the step")
+    if function is None:
+        _check(step.op == Elementwise("convert"), "the function is in the table")
+        _check(len(operands) == 1, "a conversion reads one step")
+        source, target = operands[0].dtype, step.type.dtype
+        _check(source is not target, "a conversion changes the dtype")
+        halves = source.compute is not source or target.compute is not target
+        _check(not halves or DType.F32 in (source, target), "f16 and bf16 are reached from f32 and left for it")
+        return
+    _check(len(operands) == function.arity, f"{function.name} has {function.arity} operands")
+    selectors, rest = operands[: function.selectors], operands[function.selectors :]
+    _check(all(o.dtype is DType.BOOL for o in selectors), "a selector is a bool")
+    dtypes = {o.dtype for o in rest}
+    _check(len(dtypes) == 1, "operands have one dtype")
+    (dtype,) = dtypes
+    _check(dtype.compute is dtype, "arithmetic runs in compute dtypes")
+    _check(dtype in function.dtypes, f"{function.name} is defined for {dtype.value}")
+    _check(step.type.dtype is (DType.BOOL if function.to_bool else dtype), "the result has the function's dtype")
+
+
+def _verify_reduce(step: Step, operands: list[TensorType], axes: tuple[int, ...], reducer: Any) -> None:
+    _check(len(operands) == 1, "a reduction reads one step")
+    (operand,) = operands
+    _check(operand.dtype is step.type.dtype, "a reduction keeps the dtype")
+    _check(operand.dtype in reducer.dtypes, f"{reducer.name} is defined for {operand.dtype.value}")
+    _check(operand.dtype.compute is operand.dtype, "arithmetic runs in compute dtypes")
+    rank = len(operand.dims)
+    _check(axes == tuple(sorted(set(axes))) != (), "axes are sorted, different, and at least one")
+    _check(all(0 <= a < rank for a in axes), "axes are within the rank")
+    kept = tuple(ONE if a in axes else d for a, d in enumerate(operand.dims))
+    _check(step.type.shape == kept, "reduced axes stay as dims of 1")
+
+
+def _verify_movement(body: Body, step: Step, operand: TensorType) -> None:
+    have, want = operand.dims, step.type.dims
+    match step.op:
+        case Broadcast():
+            _check(len(have) == len(want), "a broadcast keeps the rank")
+            _check(all(h == w or h.is_one for h, w in zip(have, want, strict=True)), "only dims of 1 are repeated")
+        case Reshape():
+            _check(product(have) == product(want), "a reshape keeps the number of elements")
+        case Transpose(permutation):
+            _check(sorted(permutation) == list(range(len(have))), "a permutation has each axis once")
+            _check(tuple(have[p] for p in permutation) == want, "a transpose permutes the dims")
+        case Slice(begin, steps):
+            _check(len(have) == len(want) == len(begin) == len(steps), "a slice keeps the rank")
+            for axis in range(len(have)):
+                _verify_slice(body, have[axis], want[axis], begin[axis], steps[axis])
+        case _:
+            raise BrokenInvariant("no movement")
+
+
+def _verify_slice(body: Body, have: Dim, want: Dim, begin: int, step: int) -> None:
+    """Every element that the slice reads exists: by static extents, or by what the body requires."""
+    _check(begin >= 0 and step != 0, "a slice begins within its axis and moves")
+    if have == want and begin == 0 and step == 1:
+        return
+    if want == Dim(0):
+        return
+    if not want.is_static:
+        reach = Dim(want.coefficient * step, want.symbols)
+        inside = reach.symbols == have.symbols and reach.coefficient <= have.coefficient
+        _check(begin == 0 and step > 0, "a slice of a symbolic extent goes up from the beginning")
+        _check(inside or (reach, have) in body.requires, "a slice of a symbolic extent stays inside")
+        return
+    last = begin + step * (want.coefficient - 1)
+    needed = Dim(max(begin, last) + 1)
+    _check(last >= 0, "a slice does not run over the beginning")
+    if have.is_static:
+        _check(needed <= have, "a slice does not run over the end")
+    else:
+        enough = any(large == have and small.is_static and needed <= small for small, large in body.requires)
+        _check(enough, "a slice of an unknown extent is guarded")

@@ -1,0 +1,519 @@
+"""StitchPlan -> Kernel, as far as all targets agree: loop nests, sweeps, tiles, accesses, guards.
+
+    Group                        Nest (layer norm)
+      t = x + r                    sweep 0: t = x + r; tile[t] = t; sum_0 += t
+      m = sum t          ->        sweep 1: t = tile[t]; d = t - m; sum_1 += d*d
+      v = sum (t-m)^2              sweep 2: t = tile[t]; d = t - m; y = d * rstd * gamma + beta; store y
+      y = ...
+
+  1. Level of a value: how many reductions must be complete before it can be computed. A reduction is carried out in
+     the sweep of its operand's level; a store likewise.
+  2. A value that a later sweep needs again is kept in a tile if computing it again is dear (a HEAVY function, two
+     or more loads, a strided load), otherwise it is computed again from what it reads.
+  3. Axes are collapsed: neighbours that every access crosses as one become one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.ir.body import (
+    Body,
+    Broadcast,
+    Constant,
+    Elementwise,
+    Extent,
+    Input,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+)
+from tf_stitch.ir.types import ONE, Dim, Shape, TensorType, product
+from tf_stitch.lower.kernel import (
+    Access,
+    Accumulate,
+    Buffer,
+    Compute,
+    ExtentOf,
+    Guard,
+    Kernel,
+    Literal,
+    Load,
+    Nest,
+    Place,
+    Reduced,
+    Reduction,
+    Statement,
+    Store,
+    Sweep,
+    SymbolSource,
+)
+from tf_stitch.lower.names import Names
+from tf_stitch.ops import FUNCTIONS, Cost
+from tf_stitch.plan.indexing import Axis, IndexMap
+from tf_stitch.plan.plan import Group, StitchPlan
+
+_ZERO = Dim(0)
+
+
+def lower(plan: StitchPlan, name: str) -> Kernel:
+    """The loop IR of a plan.
+
+    Raises:
+      Unsupported: with UNKNOWN_DIM, where a dim cannot be computed from the inputs' dims.
+    """
+    body = plan.body
+    symbols, guards = solve_symbols(body)
+    buffers = _buffers(plan)
+    nests = tuple(_Nester(plan, group, buffers).nest() for group in plan.groups)
+    scratch = tuple(b for b in buffers.values() if b.place is Place.SCRATCH)
+    outputs = tuple(body.steps[o].type for o in body.outputs)
+    kernel = Kernel(name, body.inputs, outputs, symbols, guards, scratch, nests, ())
+    return replace(kernel, forwards=_forwards(kernel))
+
+
+# -- dims ------------------------------------------------------------------------------------------------------
+
+
+def solve_symbols(body: Body) -> tuple[tuple[SymbolSource, ...], tuple[Guard, ...]]:
+    """Where each symbol comes from, and what must hold of the inputs' dims.
+
+    Raises:
+      Unsupported: with UNKNOWN_DIM, for a symbol that no input's dims determine.
+    """
+    sources: dict[str, SymbolSource] = {}
+    progress = True
+    while progress:
+        progress = False
+        for number, type_ in enumerate(body.inputs):
+            for axis, dim in enumerate(type_.dims if type_ else ()):
+                unknown = [s for s in dim.symbols if s not in sources]
+                if len(unknown) == 1:
+                    divisor = Dim(dim.coefficient, tuple(s for s in dim.symbols if s in sources))
+                    sources[unknown[0]] = SymbolSource(unknown[0], number, axis, divisor)
+                    progress = True
+    for step in body.steps:
+        for dim in step.type.dims:
+            missing = [s for s in dim.symbols if s not in sources]
+            if missing:
+                raise Unsupported(Reason.UNKNOWN_DIM, f"dim {dim} of {step.origin} does not follow from the inputs")
+    guards = [
+        Guard(number, axis, dim, f"dim {axis} of input {number} is {dim}")
+        for number, type_ in enumerate(body.inputs)
+        for axis, dim in enumerate(type_.dims if type_ else ())
+        if not _defines(sources, number, axis)
+    ]
+    return tuple(sources.values()), tuple(guards)
+
+
+def _defines(sources: dict[str, SymbolSource], number: int, axis: int) -> bool:
+    """Whether this dim needs no guard, since a symbol is defined to be just it."""
+    return any(s.input == number and s.axis == axis and s.divisor.is_one for s in sources.values())
+
+
+# -- buffers ---------------------------------------------------------------------------------------------------
+
+
+def _buffers(plan: StitchPlan) -> dict[int, Buffer]:
+    """The buffer of each step that lives in memory: inputs, outputs, scratch."""
+    body, names = plan.body, Names()
+    found: dict[int, Buffer] = {}
+    for index, step in enumerate(body.steps):
+        if isinstance(step.op, Input):
+            name = names.fresh(step.origin or f"in{step.op.index}")
+            found[index] = Buffer(Place.INPUT, step.op.index, name, step.type.dtype, step.type.size)
+    for number, index in enumerate(body.outputs):
+        if index not in found or found[index].place is Place.INPUT:
+            step = body.steps[index]
+            found[index] = Buffer(Place.OUTPUT, number, names.fresh(step.origin, "out"), step.type.dtype, step.type.size)
+    for number, index in enumerate(plan.scratch):
+        step = body.steps[index]
+        name = names.fresh(step.origin, "scratch")
+        found[index] = Buffer(Place.SCRATCH, number, name, step.type.dtype, step.type.size)
+    return found
+
+
+def _memory_strides(shape: Shape) -> list[Dim]:
+    strides: list[Dim] = []
+    stride = ONE
+    for dim in reversed(shape):
+        strides.append(stride)
+        stride = stride * dim
+    return strides[::-1]
+
+
+def _access(buffer: Buffer, shape: Shape, index_map: IndexMap, axes: Sequence[Axis]) -> Access:
+    strides = {axis.identity: _ZERO for axis in axes}
+    offset = 0
+    for index, memory in zip(index_map, _memory_strides(shape), strict=True):
+        if index.offset:
+            if not memory.is_static:
+                raise Unsupported(Reason.UNKNOWN_DIM, "a slice across an axis of unknown stride")
+            offset += index.offset * memory.coefficient
+        for axis, stride in index.terms:
+            step = stride * memory
+            if strides[axis] != _ZERO:
+                if not (strides[axis].is_static and step.is_static):
+                    raise Unsupported(Reason.SCHEME, "a diagonal of unknown dims")
+                step = Dim(step.coefficient + strides[axis].coefficient)
+            strides[axis] = step
+    return Access(buffer, tuple(strides[axis.identity] for axis in axes), offset)
+
+
+# -- nests -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Value:
+    """An instance while its nest is built. `level`: reductions to wait for; `element`: it varies along the row."""
+
+    level: int
+    element: bool
+    access: Access | None = None
+
+
+class _Nester:
+    """Builds the Nest of one group."""
+
+    def __init__(self, plan: StitchPlan, group: Group, buffers: dict[int, Buffer]) -> None:
+        self.body = plan.body
+        self.group = group
+        self.buffers = buffers
+        self.names = Names()
+        self.axes = group.outer + group.inner
+        self.values: list[_Value] = []
+        self.name_of: list[str] = []
+        self.source: list[int] = []  # of each instance: the one that computes it, past all movement
+        self.operands: list[tuple[int, ...]] = []
+        self.reductions: dict[int, int] = {}  # instance -> number
+        self.tiles: dict[int, Buffer] = {}  # instance -> tile
+
+    def nest(self) -> Nest:
+        stores = self._stores()
+        self._analyse()
+        split = self._collapse([a for a in self._accesses()] + [access for _, access in stores])
+        outer, inner = split
+        stores = [(self.source[i], self._moved(access)) for i, access in stores]
+        levels = self._classify(stores)
+        self._plan_tiles(levels)
+        reductions = self._reductions()
+        sweeps = [self._sweep(level, roots) for level, roots in enumerate(levels)]
+        finish = self._finish([s for s in stores if not self.values[s[0]].element])
+        return Nest(
+            outer, inner, tuple(sweeps), finish, reductions, tuple(self.tiles.values()), self._nanoseconds(sweeps)
+        )
+
+    # .. analysis ..............................................................................................
+
+    def _type(self, instance: int) -> TensorType:
+        return self.body.steps[self.group.instances[instance].step].type
+
+    def _stores(self) -> list[tuple[int, Access]]:
+        found: list[tuple[int, Access]] = []
+        for instance in self.group.stores:
+            item = self.group.instances[instance]
+            shape = self.body.steps[item.step].type.dims
+            for buffer in self._targets(item.step):
+                found.append((instance, _access(buffer, shape, item.index_map, self.axes)))
+        return found  # instances as the plan numbers them; `nest` goes on with their sources
+
+    def _targets(self, step: int) -> list[Buffer]:
+        """Where a step is stored: its buffer, and again for each output that is the same step once more."""
+        buffer = self.buffers[step]
+        first = [buffer] if buffer.place is not Place.INPUT else []
+        again = [
+            replace(buffer, place=Place.OUTPUT, index=number, name=f"{buffer.name}_{number}")
+            for number, output in enumerate(self.body.outputs)
+            if output == step and not (buffer.place is Place.OUTPUT and buffer.index == number)
+        ]
+        return first + again
+
+    def _analyse(self) -> None:
+        """Level, row or element, access and name of each instance."""
+        inner = {axis.identity for axis in self.group.inner}
+        for number, item in enumerate(self.group.instances):
+            step = self.body.steps[item.step]
+            if not item.loaded and isinstance(step.op, Broadcast | Reshape | Transpose | Slice):
+                source = self.source[item.operands[0]]
+                self.source.append(source)
+                self.operands.append(self.operands[source])
+                self.name_of.append(self.name_of[source])
+                self.values.append(self.values[source])
+                continue
+            self.source.append(number)
+            self.operands.append(tuple(self.source[o] for o in item.operands))
+            self.name_of.append(self.names.fresh(step.origin or "x"))
+            if item.loaded:
+                access = _access(self.buffers[item.step], step.type.dims, item.index_map, self.axes)
+                along = any(
+                    stride != _ZERO
+                    for axis, stride in zip(self.axes, access.strides, strict=True)
+                    if axis.identity in inner
+                )
+                self.values.append(_Value(0, along, access))
+                continue
+            operands = [self.values[o] for o in self.operands[number]]
+            level = max((v.level for v in operands), default=0)
+            element = any(v.element for v in operands)
+            if isinstance(step.op, Reduce):
+                level, element = level + 1, False
+            self.values.append(_Value(level, element))
+
+    def _accesses(self) -> list[Access]:
+        return [v.access for v in self.values if v.access is not None]
+
+    def _collapse(self, accesses: list[Access]) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """Step 3. Also makes the last axis of an element-wise group its vector axis."""
+        extents = [axis.extent for axis in self.axes]
+        boundary = len(self.group.outer) if self.group.inner else len(extents)
+        runs: list[list[int]] = []
+        for position in range(len(extents)):
+            joined = bool(runs) and position != boundary
+            if joined:
+                before = runs[-1][-1]
+                joined = all(
+                    a.strides[before] == a.strides[position] * extents[position]
+                    for a in accesses
+                )
+            if joined:
+                runs[-1].append(position)
+            else:
+                runs.append([position])
+        outer_runs = [r for r in runs if r[0] < boundary]
+        inner_runs = [r for r in runs if r[0] >= boundary]
+        if not self.group.inner:
+            inner_runs, outer_runs = outer_runs[-1:], outer_runs[:-1]
+        self._runs = outer_runs + inner_runs
+        if not inner_runs:  # a scalar
+            self._runs.append([])
+            inner_runs = [[]]
+        for number, value in enumerate(self.values):
+            if value.access is not None and self.source[number] == number:
+                value.access = self._moved(value.access)
+        if not self.group.inner:
+            self._vector_axis_decides()
+        return tuple(self._extent(r) for r in outer_runs), tuple(self._extent(r) for r in inner_runs)
+
+    def _extent(self, run: Sequence[int]) -> Dim:
+        """Of the collapsed axis that a run of axes becomes."""
+        return product(self.axes[position].extent for position in run)
+
+    def _moved(self, access: Access) -> Access:
+        """An access over the collapsed axes."""
+        return replace(access, strides=tuple(access.strides[run[-1]] if run else ONE for run in self._runs))
+
+    def _vector_axis_decides(self) -> None:
+        """In an element-wise group, what varies along the vector axis is an element and all else is a row's scalar."""
+        for value, operands in zip(self.values, self.operands, strict=True):
+            if value.access is not None:
+                value.element = value.access.strides[-1] != _ZERO
+            else:
+                value.element = any(self.values[o].element for o in operands)
+
+    def _classify(self, stores: list[tuple[int, Access]]) -> list[list[tuple[int, Access | None]]]:
+        """For each sweep its roots: operands to accumulate (no access) and elements to store."""
+        roots: list[tuple[int, int, Access | None]] = []
+        for number, item in enumerate(self.group.instances):
+            if isinstance(self.body.steps[item.step].op, Reduce) and not item.loaded:
+                self.reductions[number] = len(self.reductions)
+                roots.append((self.values[number].level - 1, number, None))
+        if not self.group.inner:  # whatever an element-wise group stores, it stores along the vector axis
+            for instance, _ in stores:
+                self.values[instance].element = True
+        for instance, access in stores:
+            if self.values[instance].element:
+                roots.append((self.values[instance].level, instance, access))
+        count = 1 + max((level for level, _, _ in roots), default=0)
+        return [[(i, a) for level, i, a in roots if level == sweep] for sweep in range(count)]
+
+    def _reductions(self) -> tuple[Reduction, ...]:
+        found: list[Reduction] = []
+        for instance in self.reductions:
+            op = self.body.steps[self.group.instances[instance].step].op
+            assert isinstance(op, Reduce)
+            level = self.values[instance].level - 1
+            found.append(Reduction(self.name_of[instance], op.function, self._type(instance).dtype, level))
+        return tuple(found)
+
+    # .. tiles .................................................................................................
+
+    def _plan_tiles(self, levels: list[list[tuple[int, Access | None]]]) -> None:
+        """Step 2: which elements are kept in a tile from the first sweep that computes them on."""
+        computed: dict[int, int] = {}  # element instance -> first sweep that computes it
+        size = product(axis.extent for axis in self.group.inner)
+        for sweep, roots in enumerate(levels):
+            stack = [self._operand(i) if a is None else i for i, a in roots]
+            while stack:
+                instance = stack.pop()
+                if not self.values[instance].element or instance in self.tiles:
+                    continue
+                if computed.get(instance, sweep) < sweep and self._is_dear(instance):
+                    dtype = self._type(instance).dtype
+                    name = f"{self.name_of[instance]}_tile"
+                    self.tiles[instance] = Buffer(Place.TILE, len(self.tiles), name, dtype, size)
+                    continue
+                computed.setdefault(instance, sweep)
+                stack.extend(self.operands[instance])
+        self._computed = computed
+
+    def _operand(self, reduction: int) -> int:
+        return self.operands[reduction][0]
+
+    def _is_dear(self, root: int) -> bool:
+        """Whether to keep an element rather than compute it again: what it would have to load and evaluate."""
+        loads: set[int] = set()
+        stack, seen = [root], {root}
+        while stack:
+            instance = stack.pop()
+            value = self.values[instance]
+            if not value.element:
+                continue
+            if instance in self.tiles:
+                loads.add(instance)
+                continue
+            if value.access is not None:
+                if value.access.strides[-1] not in (ONE, _ZERO):
+                    return True
+                loads.add(instance)
+                continue
+            op = self.body.steps[self.group.instances[instance].step].op
+            if isinstance(op, Elementwise) and op.function in FUNCTIONS:
+                if FUNCTIONS[op.function].cost is Cost.HEAVY:
+                    return True
+            for operand in self.operands[instance]:
+                if operand not in seen:
+                    seen.add(operand)
+                    stack.append(operand)
+        return len(loads) > 1
+
+    # .. statements ............................................................................................
+
+    def _sweep(self, sweep: int, roots: list[tuple[int, Access | None]]) -> Sweep:
+        row: dict[int, Statement] = {}
+        elements: dict[int, list[Statement]] = {}
+
+        def need(root: int) -> None:
+            stack: list[tuple[int, bool]] = [(root, False)]
+            while stack:
+                instance, ready = stack.pop()
+                if instance in row or instance in elements:
+                    continue
+                value = self.values[instance]
+                tile = self.tiles.get(instance)
+                from_tile = tile is not None and self._computed[instance] < sweep
+                complete = from_tile or instance in self.reductions
+                if not ready and not complete:
+                    stack.append((instance, True))
+                    stack.extend((o, False) for o in reversed(self.operands[instance]))
+                    continue
+                if not value.element:
+                    row[instance] = self._statement(instance)
+                elif from_tile:
+                    assert tile is not None
+                    elements[instance] = [self._tile_load(instance, tile)]
+                else:
+                    elements[instance] = [self._statement(instance)]
+                    if tile is not None:
+                        access = self._tile_access(tile)
+                        elements[instance].append(Store(access, self.name_of[instance], tile.dtype))
+
+        tail: list[Statement] = []
+        for instance, access in roots:
+            if access is None:
+                operand = self._operand(instance)
+                need(operand)
+                tail.append(Accumulate(self.reductions[instance], self.name_of[operand]))
+            else:
+                need(instance)
+                tail.append(Store(access, self.name_of[instance], self._type(instance).dtype))
+        return Sweep(tuple(row.values()), tuple(s for group in elements.values() for s in group) + tuple(tail))
+
+    def _finish(self, stores: list[tuple[int, Access]]) -> tuple[Statement, ...]:
+        row: dict[int, Statement] = {}
+
+        def need(instance: int) -> None:
+            if instance in row:
+                return
+            if instance not in self.reductions:
+                for operand in self.operands[instance]:
+                    need(operand)
+            row[instance] = self._statement(instance)
+
+        for instance, _ in stores:
+            need(instance)
+        tail = [Store(access, self.name_of[i], self._type(i).dtype) for i, access in stores]
+        return tuple(row.values()) + tuple(tail)
+
+    def _statement(self, instance: int) -> Statement:
+        item, value, name = self.group.instances[instance], self.values[instance], self.name_of[instance]
+        step = self.body.steps[item.step]
+        dtype = step.type.dtype
+        if value.access is not None:
+            return Load(name, dtype, value.access)
+        if instance in self.reductions:
+            return Reduced(name, dtype, self.reductions[instance])
+        match step.op:
+            case Constant(bits):
+                return Literal(name, dtype, bits)
+            case Extent(dim):
+                return ExtentOf(name, dtype, dim)
+            case Elementwise(function):
+                return Compute(name, dtype, function, tuple(self.name_of[o] for o in self.operands[instance]))
+            case _:
+                raise AssertionError(f"{step.op} is no statement: the index maps have done it")
+
+    def _tile_access(self, tile: Buffer) -> Access:
+        strides: list[Dim] = [_ZERO] * (len(self._runs) - len(self._inner_extents()))
+        return Access(tile, tuple(strides) + tuple(_memory_strides(tuple(self._inner_extents()))))
+
+    def _inner_extents(self) -> list[Dim]:
+        first = len(self.group.outer)
+        return [self._extent(run) for run in self._runs if run and run[0] >= first]
+
+    def _tile_load(self, instance: int, tile: Buffer) -> Statement:
+        return Load(self.name_of[instance], tile.dtype, self._tile_access(tile))
+
+    def _nanoseconds(self, sweeps: list[Sweep]) -> float:
+        total = 0.0
+        for sweep in sweeps:
+            for statement in sweep.elements:
+                if isinstance(statement, Load | Store):
+                    total += 0.05
+                elif isinstance(statement, Compute) and statement.function in FUNCTIONS:
+                    total += 0.25 if FUNCTIONS[statement.function].cost is Cost.HEAVY else 0.02
+        return max(total, 0.05)
+
+
+# -- buffer forwarding -----------------------------------------------------------------------------------------
+
+
+def _forwards(kernel: Kernel) -> tuple[tuple[int, int], ...]:
+    """Pairs (input, output) where each element of the input is read for the last time where the output's is written.
+
+    So: all loads of the input are in the nest and not after the sweep that stores the output, by the very same access.
+    """
+    stored: dict[int, tuple[int, int, Access]] = {}
+    loads: dict[int, list[tuple[int, int, Access]]] = {}
+    for number, nest in enumerate(kernel.nests):
+        parts = [sweep.row + sweep.elements for sweep in nest.sweeps] + [nest.finish]
+        for position, statements in enumerate(parts):
+            for s in statements:
+                if isinstance(s, Store) and s.access.buffer.place is Place.OUTPUT:
+                    stored[s.access.buffer.index] = (number, position, s.access)
+                elif isinstance(s, Load) and s.access.buffer.place in (Place.INPUT, Place.OUTPUT):
+                    if s.access.buffer.place is Place.INPUT:
+                        loads.setdefault(s.access.buffer.index, []).append((number, position, s.access))
+    pairs: list[tuple[int, int]] = []
+    for output, (nest, sweep, access) in stored.items():
+        for source, reads in loads.items():
+            same_size = reads[0][2].buffer.dtype.size == access.buffer.dtype.size
+            if same_size and reads[0][2].buffer.size == access.buffer.size and all(
+                n == nest and p <= sweep and (a.strides, a.offset) == (access.strides, access.offset)
+                for n, p, a in reads
+            ):
+                pairs.append((source, output))
+    return tuple(pairs)
+

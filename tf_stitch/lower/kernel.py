@@ -1,0 +1,175 @@
+"""Kernel: the loop IR, from which C++ and CUDA are printed and which `interp` runs in NumPy.
+
+    Kernel
+      Nest       one loop nest: for every row (all combinations of `outer` coordinates) ...
+        Sweep      ... one pass over the row's elements (`inner` coordinates)
+          row        scalars, computed once at the head of the pass
+          elements   computed for each element; they may load, store and accumulate
+        finish     scalars and stores after the last pass
+
+A name is assigned once within a nest. A name assigned in `row` is a scalar, one assigned in `elements` a vector.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tf_stitch.ir.types import Dim, DType, TensorType
+
+
+class Place(enum.Enum):
+    """Where a buffer lives."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    SCRATCH = "scratch"  # shared by all tasks of the call
+    TILE = "tile"  # one row, of the running task
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that a kernel reads or writes. `index` counts within its place; `size` is in elements."""
+
+    place: Place
+    index: int
+    name: str
+    dtype: DType
+    size: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Element `offset + sum(coordinate * stride)` of a buffer; one stride per axis of the nest, outer axes first."""
+
+    buffer: Buffer
+    strides: tuple[Dim, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    name: str
+    dtype: DType
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    name: str
+    dtype: DType
+    bits: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentOf:
+    """The run-time value of a dim, as a number."""
+
+    name: str
+    dtype: DType
+    dim: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """`function` of `operands`; "convert" casts from the operand's dtype to this one."""
+
+    name: str
+    dtype: DType
+    function: str
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """The result of reduction number `reduction` of the nest, valid after its sweep."""
+
+    name: str
+    dtype: DType
+    reduction: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    reduction: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    access: Access
+    value: str
+    dtype: DType
+
+
+Statement = Load | Literal | ExtentOf | Compute | Reduced | Accumulate | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One reduction of a nest, carried out in sweep number `sweep`."""
+
+    name: str
+    reducer: str
+    dtype: DType
+    sweep: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    row: tuple[Statement, ...]
+    elements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest. `inner[-1]` is the vector axis.
+
+    nanoseconds: estimate for one element, all sweeps; the host sizes its tasks by it.
+    """
+
+    outer: tuple[Dim, ...]
+    inner: tuple[Dim, ...]
+    sweeps: tuple[Sweep, ...]
+    finish: tuple[Statement, ...]
+    reductions: tuple[Reduction, ...]
+    tiles: tuple[Buffer, ...]
+    nanoseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolSource:
+    """`symbol` is dim `axis` of input `input` divided by `divisor`, whose symbols come earlier."""
+
+    symbol: str
+    input: int
+    axis: int
+    divisor: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Dim `axis` of input `input` must be `dim`; `text` says so in words."""
+
+    input: int
+    axis: int
+    dim: Dim
+    text: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Everything that is printed.
+
+    inputs: one type per StitchOp input, None where the kernel does not read it.
+    forwards: (input, output) pairs: the output may be computed into the input's buffer.
+    """
+
+    name: str
+    inputs: tuple[TensorType | None, ...]
+    outputs: tuple[TensorType, ...]
+    symbols: tuple[SymbolSource, ...]
+    guards: tuple[Guard, ...]
+    scratch: tuple[Buffer, ...]
+    nests: tuple[Nest, ...]
+    forwards: tuple[tuple[int, int], ...]

@@ -1,0 +1,51 @@
+"""Identifiers for generated code, made of the names of TensorFlow nodes."""
+
+from __future__ import annotations
+
+import re
+
+from tf_stitch.ops import FUNCTIONS
+
+_RESERVED = frozenset(
+    "auto bool break case char class const continue default delete do double else enum explicit export extern false "
+    "float for friend goto if inline int long mutable namespace new operator private protected public register "
+    "return short signed sizeof static struct switch template this throw true try typedef typename union unsigned "
+    "using virtual void volatile while call row begin end begin_ end_ n width count self state task host".split()
+)
+_CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp)) | frozenset(
+    "load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first iota".split()
+)
+_LONGEST = 40
+
+
+class Names:
+    """Hands out identifiers, each once."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def fresh(self, node: str, role: str = "") -> str:
+        """An identifier that recalls the last parts of a node's name ("encoder/ln/mul_1" -> "mul_1")."""
+        stem = re.sub(r"_\d+$", "", identifier(node.rsplit("/", 1)[-1])) or "v"
+        if stem.endswith("_at"):  # what the printer calls pointers
+            stem = f"{stem}_"
+        if role:
+            stem = f"{stem}_{role}"
+        if stem not in self._taken and stem not in _RESERVED | _CALLED:
+            self._taken[stem] = 1
+            return stem
+        while True:
+            number = self._taken.get(stem, 1) + 1
+            self._taken[stem] = number
+            candidate = f"{stem}_{number}"
+            if candidate not in self._taken:
+                self._taken[candidate] = 1
+                return candidate
+
+
+def identifier(text: str) -> str:
+    """`text` as a C identifier. Node names are untrusted: nothing but letters, digits and _ gets through."""
+    cleaned = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower()[:_LONGEST].strip("_")
+    if not cleaned or cleaned[0].isdigit():
+        cleaned = f"v{cleaned}"
+    return cleaned

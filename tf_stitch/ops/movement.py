@@ -1,0 +1,277 @@
+"""Ops that move elements and compute nothing: index maps.
+
+Begins, ends and target shapes are constants or extents (dims). Slicing assumes where it cannot know: the first 128
+of an axis of unknown extent `S` are a slice of 128 under the requirement `128 <= S`; at run time the fallback runs
+where it does not hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tf_stitch.errors import Reason
+from tf_stitch.ir.types import ALL, ONE, Dim, product
+from tf_stitch.ops.opdef import Kind, OpDef, Operands, axis_of, define_op
+from tf_stitch.ops.slicing import Index, New, Span, Whole, entries_of, span_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tf_stitch.ir.body import BodyBuilder
+    from tf_stitch.ir.types import Shape
+
+UNKNOWN = Dim(-1)
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+def _reshape(b: BodyBuilder, x: Operands) -> int:
+    target = [b.canonical(d) for d in x.dims(1)]
+    if UNKNOWN in target:
+        rest = product(d for d in target if d != UNKNOWN)
+        missing = b.quotient(product(b.shape(x[0])), rest)
+        if target.count(UNKNOWN) > 1 or missing is None:
+            raise x.unsupported(f"-1 beside {rest} elements of {b.type(x[0])}", Reason.UNKNOWN_DIM)
+        target[target.index(UNKNOWN)] = missing
+    return b.reshape(x[0], tuple(target))
+
+
+def _squeeze(b: BodyBuilder, x: Operands) -> int:
+    shape = b.shape(x[0])
+    axes = {axis_of(int(a), len(shape), "Squeeze") for a in x.attribute("squeeze_dims", ())}
+    if not axes:
+        if not all(d.is_static for d in shape):
+            raise x.unsupported("which dims are 1 is not known", Reason.UNKNOWN_RANK)
+        axes = {a for a, d in enumerate(shape) if d.is_one}
+    for axis in axes:
+        b.join(shape[axis], ONE, "Squeeze")
+    return b.reshape(x[0], tuple(d for a, d in enumerate(shape) if a not in axes))
+
+
+def _expand_dims(b: BodyBuilder, x: Operands) -> int:
+    shape = b.shape(x[0])
+    axis = axis_of(x.integers(1)[0], len(shape) + 1, "ExpandDims")
+    return b.reshape(x[0], (*shape[:axis], ONE, *shape[axis:]))
+
+
+def _transpose(b: BodyBuilder, x: Operands) -> int:
+    permutation = x.integers(1)
+    if sorted(permutation) != list(range(len(b.shape(x[0])))):
+        raise x.unsupported(f"{permutation} is no permutation of the axes")
+    return b.transpose(x[0], permutation)
+
+
+# -- repetition --------------------------------------------------------------------------------------------
+
+
+def _broadcast_to(b: BodyBuilder, x: Operands) -> int:
+    return b.broadcast(x[0], _checked(x, x.dims(1)))
+
+
+def _fill(b: BodyBuilder, x: Operands) -> int:
+    return b.broadcast(x[1], _checked(x, x.dims(0)))
+
+
+def _checked(x: Operands, dims: Shape) -> Shape:
+    """`dims`, none of them negative: TensorFlow raises for those."""
+    if any(d.coefficient < 0 for d in dims):
+        raise x.unsupported("a negative dim")
+    return dims
+
+
+def _tile(b: BodyBuilder, x: Operands) -> int:
+    shape, multiples = b.shape(x[0]), _checked(x, x.dims(1))
+    if len(shape) != len(multiples):
+        raise x.unsupported("as many multiples as axes are needed")
+    if not all(d.is_one or m.is_one for d, m in zip(shape, multiples, strict=True)):
+        raise x.unsupported("repeats more than dims of 1")
+    return b.broadcast(x[0], tuple(m if d.is_one else d for d, m in zip(shape, multiples, strict=True)))
+
+
+# -- slices ------------------------------------------------------------------------------------------------
+
+
+def _strided_slice(b: BodyBuilder, x: Operands) -> int:
+    shape = b.shape(x[0])
+    steps = x.integers(3)
+    axes = iter(shape)
+    begins: list[int] = []
+    sizes: list[Dim] = []
+    strides: list[int] = []
+    result: list[Dim] = []
+    for entry in entries_of(len(shape), len(steps), x.node.attributes):
+        if isinstance(entry, New):
+            result.append(ONE)
+            continue
+        extent, step = next(axes), 1
+        match entry:
+            case Whole():
+                begin, size = 0, extent
+            case Index(position):
+                if steps[position] <= 0:
+                    raise x.unsupported("an index with a negative stride")
+                begin, size = _index(b, x, position, extent), ONE
+            case Span(position):
+                step = steps[position]
+                begin, size = _span(b, x, entry, step, extent)
+        if not isinstance(entry, Index):
+            result.append(size)
+        begins.append(begin)
+        sizes.append(size)
+        strides.append(step)
+    return b.reshape(b.slice(x[0], begins, tuple(sizes), strides), tuple(result))
+
+
+def _bound(x: Operands, operand: int, position: int) -> Dim:
+    """Entry `position` of begin (operand 1) or end (operand 2): a constant, perhaps negative, or an extent."""
+    return x.dims(operand)[position]
+
+
+def _index(b: BodyBuilder, x: Operands, position: int, extent: Dim) -> int:
+    """The element that an index selects; it must be there, or TensorFlow raises."""
+    begin = _bound(x, 1, position)
+    if not begin.is_static:
+        raise x.unsupported("an index that is not constant", Reason.UNKNOWN_DIM)
+    index = begin.coefficient
+    if index < 0:
+        if not extent.is_static:
+            raise x.unsupported("an index from the end of an axis of unknown extent", Reason.UNKNOWN_DIM)
+        index += extent.coefficient
+    if index < 0:
+        raise x.unsupported("an index out of range")
+    b.require(Dim(index + 1), extent, "StridedSlice")
+    return index
+
+
+def _span(b: BodyBuilder, x: Operands, span: Span, step: int, extent: Dim) -> tuple[int, Dim]:
+    begin = None if span.begin_masked else _bound(x, 1, span.position)
+    end = None if span.end_masked else b.canonical(_bound(x, 2, span.position))
+    if step == 0:
+        raise x.unsupported("a stride of 0")
+    if extent.is_static and all(d is None or d.is_static for d in (begin, end)):
+        first, size = span_of(
+            None if begin is None else begin.coefficient,
+            None if end is None else end.coefficient,
+            step,
+            extent.coefficient,
+        )
+        return first, Dim(size)
+    first = begin or Dim(0)
+    end = extent if end is None else end
+    if not first.is_static or first.coefficient < 0 or end.coefficient < 0 or step < 0:
+        raise x.unsupported("a slice from the end of an axis of unknown extent", Reason.UNKNOWN_DIM)
+    b.require(end, extent, "StridedSlice")
+    if end.is_static:  # e.g. 2:5 of an axis of at least 5
+        return first.coefficient, Dim(len(range(first.coefficient, end.coefficient, step)))
+    size = end.divided_by(Dim(step))
+    if first.coefficient or size is None:
+        raise x.unsupported("an extent that is no product of dims", Reason.UNKNOWN_DIM)
+    return 0, size
+
+
+def _slice(b: BodyBuilder, x: Operands) -> int:
+    shape, begins = b.shape(x[0]), x.integers(1)
+    sizes = [b.canonical(d) for d in x.dims(2)]
+    if not len(shape) == len(begins) == len(sizes) or min(begins, default=0) < 0:
+        raise x.unsupported("begin and size do not fit the operand")
+    for axis, (extent, begin) in enumerate(zip(shape, begins, strict=True)):
+        if sizes[axis] == UNKNOWN:
+            sizes[axis] = extent if begin == 0 else _less(x, extent, begin)
+        elif begin == 0:
+            b.require(sizes[axis], extent, "Slice")
+        else:
+            b.require(Dim(_static(x, sizes[axis]) + begin), extent, "Slice")
+    return b.slice(x[0], begins, tuple(sizes))
+
+
+def _static(x: Operands, dim: Dim) -> int:
+    if not dim.is_static:
+        raise x.unsupported(f"{dim} has to be known", Reason.UNKNOWN_DIM)
+    return dim.coefficient
+
+
+def _less(x: Operands, extent: Dim, begin: int) -> Dim:
+    size = _static(x, extent) - begin
+    if size < 0:
+        raise x.unsupported("a slice that begins behind its axis")
+    return Dim(size)
+
+
+def _pieces(b: BodyBuilder, value: int, axis: int, sizes: Sequence[int]) -> list[int]:
+    """`value` cut along `axis` into pieces of these sizes, in order."""
+    shape = b.shape(value)
+    pieces: list[int] = []
+    begin = 0
+    for size in sizes:
+        begins = [begin if a == axis else 0 for a in range(len(shape))]
+        pieces.append(b.slice(value, begins, tuple(Dim(size) if a == axis else d for a, d in enumerate(shape))))
+        begin += size
+    return pieces
+
+
+def _split(b: BodyBuilder, x: Operands) -> Sequence[int]:
+    axis = axis_of(x.integers(0)[0], len(b.shape(x[1])), "Split")
+    count, extent = int(x.attribute("num_split", 1)), b.shape(x[1])[axis]
+    if count == 1:
+        return [x[1]]
+    length = _static(x, extent)
+    if length % count:
+        raise x.unsupported(f"{extent} in {count} equal pieces")
+    return _pieces(b, x[1], axis, [length // count] * count)
+
+
+def _split_v(b: BodyBuilder, x: Operands) -> Sequence[int]:
+    sizes, axis = x.integers(1), axis_of(x.integers(2)[0], len(b.shape(x[0])), "SplitV")
+    if len(sizes) == 1:
+        b.join(b.shape(x[0])[axis], b.shape(x[0])[axis] if sizes[0] == -1 else Dim(sizes[0]), "SplitV")
+        return [x[0]]
+    length = _static(x, b.shape(x[0])[axis])
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = length - (sum(sizes) + 1)
+    if sum(sizes) != length or min(sizes) < 0:
+        raise x.unsupported(f"{length} in pieces of {sizes}")
+    return _pieces(b, x[0], axis, sizes)
+
+
+def _unpack(b: BodyBuilder, x: Operands) -> Sequence[int]:
+    shape = b.shape(x[0])
+    axis = axis_of(int(x.attribute("axis", 0)), len(shape), "Unpack")
+    count = int(x.attribute("num", 0))
+    b.join(shape[axis], Dim(count), "Unpack")
+    rest = tuple(d for a, d in enumerate(shape) if a != axis)
+    return [b.reshape(piece, rest) for piece in _pieces(b, x[0], axis, [1] * count)]
+
+
+def _reverse(b: BodyBuilder, x: Operands) -> int:
+    shape = b.shape(x[0])
+    axes = [axis_of(a, len(shape), "ReverseV2") for a in x.integers(1)]
+    if len(set(axes)) != len(axes):
+        raise x.unsupported("an axis given twice")
+    lengths = {a: _static(x, shape[a]) for a in axes}
+    turned = {a for a, length in lengths.items() if length > 1}
+    begins = [lengths[a] - 1 if a in turned else 0 for a in range(len(shape))]
+    return b.slice(x[0], begins, shape, [-1 if a in turned else 1 for a in range(len(shape))])
+
+
+def _movement(
+    names: str,
+    expand: Callable[[BodyBuilder, Operands], int | Sequence[int]],
+    static: tuple[int, ...] = (),
+    notes: str = "",
+) -> None:
+    define_op(OpDef(tuple(names.split()), Kind.MOVEMENT, expand, static=static, dtypes=ALL, notes=notes))
+
+
+_movement("Reshape", _reshape, (1,), "the target is constant (-1 allowed) or computed from shapes")
+_movement("Squeeze", _squeeze)
+_movement("ExpandDims", _expand_dims, (1,))
+_movement("Transpose", _transpose, (1,))
+_movement("BroadcastTo", _broadcast_to, (1,))
+_movement("Fill", _fill, (0,))
+_movement("Tile", _tile, (1,), "only where it repeats dims of 1")
+_movement("StridedSlice", _strided_slice, (1, 2, 3), "all masks; `[a:b]` of an unknown dim under a guard")
+_movement("Slice", _slice, (1, 2))
+_movement("Split", _split, (0,), "along a dim that is known")
+_movement("SplitV", _split_v, (1, 2), "along a dim that is known")
+_movement("Unpack", _unpack)
+_movement("ReverseV2", _reverse, (1,), "along dims that are known")

@@ -1,0 +1,161 @@
+"""Cluster: which nodes of a graph become one StitchOp.
+
+      MatMul ─► BiasAdd ─► Mul ─► Erf ─► ... ─► Mul ─► MatMul        one cluster: all between the two MatMuls
+                   └──────────────────────────────┘
+
+  1. Every node that may be stitched starts as a cluster of its own (legality.py); all others have a Rejection.
+  2. In topological order, each node joins the clusters of the nodes that it reads, unless contracting them would
+     close a cycle through a node outside, or cross a frame, a branch or a device.
+  3. A cluster that the planner finds no loop nests for is grown again, asking the planner at every join.
+  4. What is not worth a kernel is dropped (profitability.py), with its reason.
+
+Invariant after every join: contracting each cluster to one node leaves the graph acyclic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tf_stitch.config import Config
+from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.ir.graph import Graph, Value
+from tf_stitch.lower.common import solve_symbols
+from tf_stitch.lower.names import identifier
+from tf_stitch.passes import legality, profitability
+from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
+from tf_stitch.passes.expand import expand
+from tf_stitch.plan.groups import plan_groups
+
+
+def cluster(graph: Graph, config: Config) -> Clustering:
+    """Stage 3. Every node that is in no cluster has a Rejection, but for constants, arguments and variable reads."""
+    rejections: dict[str, Rejection] = {}
+    eligible: list[str] = []
+    for node in graph.nodes.values():
+        rejection = legality.rejection_of(graph, node, config)
+        if rejection is None:
+            eligible.append(node.name)
+        elif not legality.is_silent(node):
+            rejections[node.name] = rejection
+    position = {name: number for number, name in enumerate(graph.nodes)}
+    grown = _grow(graph, eligible, position, config, ask_planner=False, rejections=rejections)
+    clusters: list[Cluster] = []
+    names: dict[str, int] = {}
+    for members in grown:
+        try:
+            clusters.extend(_finish(graph, members, position, config, rejections))
+        except Unsupported:  # step 3
+            for part in _grow(graph, members, position, config, ask_planner=True, rejections=rejections):
+                try:
+                    clusters.extend(_finish(graph, part, position, config, rejections))
+                except Unsupported as refused:
+                    _reject(graph, part, rejections, refused.reason, refused.detail)
+    clusters.sort(key=lambda c: position[c.nodes[0]])
+    named = tuple(_with_name(c, names) for c in clusters)
+    inside = {n for c in named for n in c.nodes}
+    return Clustering(named, tuple(r for name, r in rejections.items() if name not in inside))
+
+
+def _grow(
+    graph: Graph,
+    eligible: Sequence[str],
+    position: dict[str, int],
+    config: Config,
+    *,
+    ask_planner: bool,
+    rejections: dict[str, Rejection],
+) -> list[list[str]]:
+    """Step 2: the members of each cluster, in topological order."""
+    cluster_of: dict[str, set[str]] = {name: {name} for name in eligible}
+    for name in eligible:
+        node = graph.nodes[name]
+        for value in dict.fromkeys(node.inputs):
+            mine, theirs = cluster_of[name], cluster_of.get(value.node)
+            if theirs is None or theirs is mine:
+                continue
+            reason = legality.compatible(node, graph.nodes[value.node])
+            if reason is None and len(mine) + len(theirs) > config.max_cluster_size:
+                reason = Reason.NOT_PROFITABLE
+            if reason is None:
+                reason = legality.path_outside(graph, theirs, mine, position, cluster_of)
+            if reason is None and ask_planner and not _can_be_planned(graph, mine | theirs, position):
+                reason = Reason.SCHEME
+            if reason is not None:
+                rejections.setdefault(name, Rejection(name, node.op, reason, f"beside {value.node}"))
+                continue
+            joined = mine | theirs
+            for member in joined:
+                cluster_of[member] = joined
+    unique = {id(members): members for members in cluster_of.values()}
+    return [sorted(members, key=position.__getitem__) for members in unique.values()]
+
+
+def _outputs(graph: Graph, members: Sequence[str]) -> list[Value]:
+    """The values of `members` that others read, or that the graph returns."""
+    inside = set(members)
+    found: dict[Value, None] = {}
+    for name in members:
+        read = {
+            v
+            for user in graph.consumers[name]
+            if user not in inside
+            for v in graph.nodes[user].inputs
+            if v.node == name
+        }
+        read |= {v for v in graph.returned if v.node == name}
+        found.update(dict.fromkeys(sorted(read)))
+    return list(found)
+
+
+def _can_be_planned(graph: Graph, members: set[str], position: dict[str, int]) -> bool:
+    ordered = sorted(members, key=position.__getitem__)
+    try:
+        body = expand(graph, ordered, _outputs(graph, ordered)).body
+        solve_symbols(body)
+        plan_groups(body)
+    except Unsupported:
+        return False
+    return True
+
+
+def _finish(
+    graph: Graph, members: Sequence[str], position: dict[str, int], config: Config, rejections: dict[str, Rejection]
+) -> list[Cluster]:
+    """The cluster made of `members`, or none if it does not pay.
+
+    Raises:
+      Unsupported: where it cannot be planned as a whole.
+    """
+    kept = sorted(profitability.without_idle_views(graph, set(members)), key=position.__getitem__)
+    _reject(graph, set(members) - set(kept), rejections, Reason.NOT_PROFITABLE, "a view costs nothing as it is")
+    outputs = _outputs(graph, kept)
+    refusal = profitability.refusal(graph, kept, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")
+    if refusal is not None:
+        _reject(graph, kept, rejections, *refusal)
+        return []
+    found = expand(graph, kept, outputs)
+    solve_symbols(found.body)
+    plan_groups(found.body)
+    inside = set(kept)
+    controls = dict.fromkeys(c for name in kept for c in graph.nodes[name].controls if c not in inside)
+    return [
+        Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)
+    ]
+
+
+def _reject(
+    graph: Graph, names: Iterable[str], rejections: dict[str, Rejection], reason: Reason, detail: str
+) -> None:
+    for name in names:
+        rejections.setdefault(name, Rejection(name, graph.nodes[name].op, reason, detail))
+
+
+def _with_name(found: Cluster, taken: dict[str, int]) -> Cluster:
+    parts = found.nodes[-1].split("/")[-3:]
+    name = identifier("_".join(parts))
+    taken[name] = taken.get(name, 0) + 1
+    if taken[name] > 1:
+        name = f"{name}_{taken[name]}"
+    return Cluster(
+        name, found.nodes, found.constants, found.inputs, found.outputs, found.controls, found.body
+    )

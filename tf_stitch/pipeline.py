@@ -1,0 +1,124 @@
+"""READ FIRST: the whole compiler, one stage a line. Every arrow of docs/architecture.md is a call here.
+
+    GraphDef -> Graph -> Clustering -> StitchPlan -> Kernel -> Source -> Artifact -> GraphDef
+        import    cluster        plan        lower    render     build     rewrite
+
+Stages 1 and 8 know TensorFlow and live in `frontend/`; this module is what stands between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tf_stitch.config import Config
+from tf_stitch.errors import BuildError, Reason, Unsupported
+from tf_stitch.ir.graph import Graph
+from tf_stitch.lower.common import lower
+from tf_stitch.lower.cpu import schedule
+from tf_stitch.lower.kernel import Kernel
+from tf_stitch.lower.names import identifier
+from tf_stitch.passes.cluster import cluster
+from tf_stitch.passes.clustering import Cluster, Rejection
+from tf_stitch.plan.groups import plan_groups
+from tf_stitch.plan.plan import StitchPlan
+from tf_stitch.plan.target import Target
+from tf_stitch.render.cpp import render
+from tf_stitch.toolchain.artifact import Artifact, Source
+from tf_stitch.toolchain.host import HostToolchain
+
+Progress = Callable[[str, int, int], None]  # (stage, done, of)
+
+
+@dataclass(frozen=True)
+class StitchedCluster:
+    """A cluster with everything that was made of it."""
+
+    cluster: Cluster
+    plan: StitchPlan
+    kernel: Kernel
+    source: Source
+    artifact: Artifact
+
+
+@dataclass(frozen=True)
+class Stitched:
+    """What the rewrite needs, and what explain shows."""
+
+    graph: Graph
+    clusters: tuple[StitchedCluster, ...]
+    rejections: tuple[Rejection, ...]
+
+
+def stitch(graph: Graph, config: Config, target: Target, toolchain: HostToolchain) -> Stitched:
+    """Stages 3 to 7 for one graph; see `stitch_all`."""
+    return stitch_all([graph], config, target, toolchain)[0]
+
+
+def stitch_all(
+    graphs: Sequence[Graph], config: Config, target: Target, toolchain: HostToolchain, progress: Progress | None = None
+) -> list[Stitched]:
+    """Stages 3 to 7: clusters of all graphs, equal kernels built once, all builds in parallel.
+
+    Never raises for a graph that it cannot stitch: it stitches less, and says why in `rejections`.
+    """
+    tell = progress or (lambda stage, done, of: None)
+    drafts: list[list[_Draft]] = []
+    rejections: list[list[Rejection]] = []
+    for number, graph in enumerate(graphs):
+        tell("plan", number, len(graphs))
+        clustering = cluster(graph, config)
+        rejections.append(list(clustering.rejections))
+        drafts.append([])
+        for found in clustering.clusters:
+            try:
+                drafts[-1].append(_compile(found, target))
+            except Unsupported as refused:
+                rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
+    sources = [draft.source for of_graph in drafts for draft in of_graph]
+    tell("build", 0, len(sources))
+    artifacts = iter(toolchain.build(sources))
+    tell("build", len(sources), len(sources))
+    results: list[Stitched] = []
+    for graph, of_graph, refused in zip(graphs, drafts, rejections, strict=True):
+        stitched: list[StitchedCluster] = []
+        for draft in of_graph:
+            artifact = next(artifacts)
+            if isinstance(artifact, BuildError):
+                refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
+            else:
+                stitched.append(
+                    StitchedCluster(draft.cluster, draft.plan, draft.kernel, draft.source, artifact)
+                )
+        results.append(Stitched(graph, tuple(stitched), tuple(refused)))
+    return results
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A cluster that is not built yet."""
+
+    cluster: Cluster
+    plan: StitchPlan
+    kernel: Kernel
+    source: Source
+
+
+def _compile(found: Cluster, target: Target) -> _Draft:
+    """Stages 4 to 6."""
+    plan = plan_groups(found.body)
+    kernel = lower(plan, kernel_name(plan))
+    source = render(kernel, schedule(kernel, target))
+    return _Draft(found, plan, kernel, source)
+
+
+def kernel_name(plan: StitchPlan) -> str:
+    """A name for people, made of the nodes that dominate the kernel; the same for equal clusters of a model."""
+    origins = [plan.body.steps[group.dominant].origin for group in plan.groups]
+    origins.append(plan.body.steps[plan.body.outputs[-1]].origin)
+    stems = [identifier(o.rsplit("/", 1)[-1]).rstrip("0123456789_") or "v" for o in origins]
+    return "_".join(dict.fromkeys(stems))[:60]
+
+
+def _all_rejected(graph: Graph, found: Cluster, reason: Reason, detail: str) -> list[Rejection]:
+    return [Rejection(name, graph.nodes[name].op, reason, detail) for name in found.nodes]

@@ -1,0 +1,384 @@
+"""From a Body to Groups: dominants, their loop nests, and what is computed where (AStitch, section 4).
+
+    residual + layer norm over [B, S, 768]                       one group
+      t = x + r ; m = sum t ; d = t - m/768 ; v = sum d*d        outer (B, S), inner (768)
+      y = d * rsqrt(v/768 + eps) * gamma + beta                  dominant: sum t; sub-dominants: sum d*d, y
+
+  1. Anchors are the reductions, the outputs, and what is dear and would be computed again and again
+     (a rsqrt over [C] that is broadcast over all rows).
+  2. Each anchor in turn, reductions first, joins the earliest group that can hold it, or opens a new one. To hold
+     it, a group must find a map for it (the linear order of its loop nest, or the map its neighbours have), and
+     then everything that the anchor reads, back to the inputs, must get a map by index propagation.
+  3. A group is one loop nest. Reading a reduction of the same group is REGIONAL; reading what an earlier group
+     made is GLOBAL: the earlier group stores it.
+
+Invariants: a reduction is computed at exactly one map, which covers all outer axes of its group; groups read only
+earlier groups; every stored step is computed once for each of its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce
+from tf_stitch.ir.types import Dim, Shape, product
+from tf_stitch.ops import FUNCTIONS, Cost
+from tf_stitch.plan.indexing import (
+    ZERO,
+    Axis,
+    IndexMap,
+    Straddle,
+    axes_of,
+    delinearise,
+    operand_map,
+    result_map,
+    row_major,
+)
+from tf_stitch.plan.plan import Group, Instance, Scheme, StitchPlan
+
+_MAX_CUTS = 32  # of axes, in one group; a reshape chain of real models needs three or four
+
+
+def plan_groups(body: Body) -> StitchPlan:
+    """Plans a body.
+
+    Raises:
+      Unsupported: where no legal plan was found; the reason is SCHEME.
+    """
+    dear: set[int] = set()
+    while True:
+        drafts = _assign(body, dear)
+        redundant = _dear_and_repeated(body, drafts) - dear
+        if not redundant:
+            return _finish(body, drafts)
+        dear |= redundant
+
+
+@dataclass
+class _Draft:
+    """A group while it grows. `reductions` and `stored` are its anchors, `proposals` the maps they were given."""
+
+    outer: list[Axis]
+    inner: list[Axis]
+    dominant: int
+    reductions: list[int] = field(default_factory=list[int])
+    stored: list[int] = field(default_factory=list[int])
+    proposals: dict[int, IndexMap] = field(default_factory=dict[int, IndexMap])
+    maps: dict[int, list[IndexMap]] = field(default_factory=dict[int, list[IndexMap]])
+    loaded: set[int] = field(default_factory=set[int])
+
+    @property
+    def extents(self) -> dict[int, Dim]:
+        return {axis.identity: axis.extent for axis in self.outer + self.inner}
+
+    def copy(self) -> _Draft:
+        return _Draft(
+            list(self.outer), list(self.inner), self.dominant, list(self.reductions), list(self.stored),
+            dict(self.proposals), dict(self.maps), set(self.loaded),
+        )  # fmt: skip
+
+
+def _assign(body: Body, dear: set[int]) -> list[_Draft]:
+    """Step 2: a group for every anchor."""
+    identities = count()
+    drafts: list[_Draft] = []
+    home: dict[int, int] = {}  # anchor -> the group that computes it
+    reductions = [i for i, s in enumerate(body.steps) if isinstance(s.op, Reduce)]
+    outputs = [i for i in dict.fromkeys(body.outputs) if not isinstance(body.steps[i].op, Reduce)]
+    dependencies = _anchor_dependencies(body, set(reductions) | dear)
+    order = sorted(set(reductions) | dear) + sorted(set(outputs) - dear)
+    for anchor in order:
+        earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
+        for position in range(earliest, len(drafts)):
+            grown = _grow(body, drafts[position], anchor, home, position)
+            if grown is not None:
+                drafts[position] = grown
+                home[anchor] = position
+                break
+        else:
+            draft = _grow(body, _seed(body, anchor, identities), anchor, home, len(drafts))
+            if draft is None:
+                raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
+            home[anchor] = len(drafts)
+            drafts.append(draft)
+    for anchor in body.outputs:  # a reduction that is an output is stored by its own group
+        if anchor not in drafts[home[anchor]].stored:
+            drafts[home[anchor]].stored.append(anchor)
+    return drafts
+
+
+def _anchor_dependencies(body: Body, anchors: set[int]) -> list[frozenset[int]]:
+    """For each step, the anchors that it reads, directly or not."""
+    found: list[frozenset[int]] = []
+    for step in body.steps:
+        mine: set[int] = set()
+        for operand in step.operands:
+            mine |= found[operand]
+            if operand in anchors:
+                mine.add(operand)
+        found.append(frozenset(mine))
+    return found
+
+
+def _seed(body: Body, anchor: int, identities: count[int]) -> _Draft:
+    """An empty group with the natural loop nest of an anchor: a reduction's kept and reduced axes, or all axes."""
+    step = body.steps[anchor]
+    if isinstance(step.op, Reduce):
+        dims = body.steps[step.operands[0]].type.dims
+        axes = step.op.axes
+        outer = [Axis(next(identities), d) for a, d in enumerate(dims) if a not in axes and not d.is_one]
+        inner = [Axis(next(identities), d) for a, d in enumerate(dims) if a in axes and not d.is_one]
+        return _Draft(outer, inner or [Axis(next(identities), Dim(1))], anchor)
+    return _Draft([Axis(next(identities), d) for d in step.type.dims if not d.is_one], [], anchor)
+
+
+def _grow(body: Body, draft: _Draft, anchor: int, home: dict[int, int], position: int) -> _Draft | None:
+    """The group with `anchor` in it, or None. Cuts axes where a reshape asks for it."""
+    draft = draft.copy()
+    is_reduction = isinstance(body.steps[anchor].op, Reduce)
+    if is_reduction and not draft.inner:
+        return None
+    anchors = list(draft.proposals)
+    (draft.reductions if is_reduction else draft.stored).append(anchor)
+    elsewhere = {a for a, p in home.items() if p < position}
+    missing = [anchor]
+    for _ in range(_MAX_CUTS):
+        try:
+            for new in missing:
+                draft.proposals[new] = _propose(body, draft, new)
+                _propagate(body, draft, elsewhere)
+            return draft
+        except Straddle as straddle:  # all maps speak of the axis that is cut: start over with its parts
+            _cut(draft, straddle)
+            draft.proposals, draft.maps = {}, {}
+            missing = [*anchors, anchor]
+        except Unsupported:
+            return None
+    return None
+
+
+def _cut(draft: _Draft, straddle: Straddle) -> None:
+    identities = count(1 + max(axis.identity for axis in draft.outer + draft.inner) + 1000)
+    for axes in (draft.outer, draft.inner):
+        for position, axis in enumerate(axes):
+            if axis.identity == straddle.axis:
+                outer = axis.extent.divided_by(straddle.inner)
+                assert outer is not None, "Straddle promises that the cut is exact"
+                axes[position : position + 1] = [
+                    Axis(next(identities), outer),
+                    Axis(next(identities), straddle.inner),
+                ]
+                return
+
+
+def _propagate(body: Body, draft: _Draft, elsewhere: set[int]) -> None:
+    """Step 2's second half: from the anchors back to the inputs, a map for every step that is read.
+
+    Steps are visited from last to first, so all readers of a step have said at which maps they read it before it
+    hands its own operands theirs.
+    """
+    extents = draft.extents
+    outer_axes = frozenset(a.identity for a in draft.outer)
+    maps: dict[int, list[IndexMap]] = {anchor: [index_map] for anchor, index_map in draft.proposals.items()}
+    draft.loaded = set()
+    for index in range(max(maps), -1, -1):
+        if index not in maps:
+            continue
+        step = body.steps[index]
+        wanted = list(dict.fromkeys(maps[index]))
+        maps[index] = wanted
+        match step.op:
+            case Input() | Constant() | Extent():
+                continue
+            case Reduce(_, axes):
+                if index in elsewhere:
+                    draft.loaded.add(index)
+                    continue
+                if index not in draft.reductions:
+                    raise Unsupported(Reason.SCHEME, "a reduction of another group, not yet placed")
+                if len(wanted) != 1 or axes_of(wanted[0]) != outer_axes:
+                    raise Unsupported(Reason.SCHEME, "a reduction that is read at two maps")
+                operand = step.operands[0]
+                dims = body.steps[operand].type.dims
+                reduced = delinearise(row_major(draft.inner), tuple(dims[a] for a in axes), extents)
+                inner = dict(zip(axes, reduced, strict=True))
+                maps.setdefault(operand, []).append(tuple(inner.get(a, wanted[0][a]) for a in range(len(dims))))
+            case _:
+                if index in elsewhere and index not in draft.stored:
+                    draft.loaded.add(index)
+                    continue
+                for operand in dict.fromkeys(step.operands):
+                    shape = body.steps[operand].type.dims
+                    for index_map in wanted:
+                        maps.setdefault(operand, []).append(
+                            operand_map(step.op, index_map, step.type.dims, shape, extents)
+                        )
+    draft.maps = maps
+
+
+def _propose(body: Body, draft: _Draft, anchor: int) -> IndexMap:
+    """The map of an anchor: what its neighbours in the group imply, else the linear order of the loop nest."""
+    step = body.steps[anchor]
+    extents = draft.extents
+    if isinstance(step.op, Reduce):
+        dims = body.steps[step.operands[0]].type.dims
+        kept = tuple(d for a, d in enumerate(dims) if a not in step.op.axes)
+        reduced = tuple(d for a, d in enumerate(dims) if a in step.op.axes)
+        if _extent(draft.outer) != product(kept) or _extent(draft.inner) != product(reduced):
+            raise Unsupported(Reason.SCHEME, "a reduction over another loop nest")
+        indices = iter(_spread(draft.outer, kept, extents))
+        return tuple(ZERO if a in step.op.axes else next(indices) for a in range(len(dims)))
+    implied = _implied(body, draft, anchor)
+    if implied is not None:
+        return implied
+    if step.type.size == _extent(draft.outer + draft.inner):
+        return _spread(draft.outer + draft.inner, step.type.dims, extents)
+    if step.type.size == _extent(draft.outer):
+        return _spread(draft.outer, step.type.dims, extents)
+    raise Unsupported(Reason.SCHEME, "an output of another size than the loop nest")
+
+
+def _extent(axes: Sequence[Axis]) -> Dim:
+    return product(axis.extent for axis in axes)
+
+
+def _spread(axes: Sequence[Axis], shape: Shape, extents: dict[int, Dim]) -> IndexMap:
+    """The linear order of `axes` as a map over `shape`; axis by axis where they match."""
+    real = [d for d in shape if not d.is_one]
+    if [a.extent for a in axes if not a.extent.is_one] == real:
+        indices = iter([row_major([a]) for a in axes if not a.extent.is_one])
+        return tuple(ZERO if d.is_one else next(indices) for d in shape)
+    return delinearise(row_major(axes), shape, extents)
+
+
+def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
+    """The map that follows from a step already mapped, going forward over ops that can be inverted."""
+    path: list[int] = []
+    step = anchor
+    while step not in draft.maps:
+        op = body.steps[step].op
+        operands = [o for o in body.steps[step].operands if not isinstance(body.steps[o].op, Broadcast | Constant)]
+        if isinstance(op, Input | Constant | Extent | Broadcast | Reduce) or not operands:
+            return None
+        path.append(step)
+        mapped = [o for o in operands if o in draft.maps]
+        step = mapped[0] if mapped else operands[0]
+    index_map = draft.maps[step][0]
+    for follower in reversed(path):
+        before = body.steps[step].type.dims
+        try:
+            index_map = result_map(
+                body.steps[follower].op, index_map, before, body.steps[follower].type.dims, draft.extents
+            )
+        except Unsupported:
+            return None
+        step = follower
+    used = axes_of(index_map)
+    full = frozenset(a.identity for a in draft.outer + draft.inner if not a.extent.is_one)
+    rows = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
+    covers = full <= used or rows == used
+    return index_map if covers and body.steps[anchor].type.size in (_extent(draft.outer + draft.inner), _extent(draft.outer)) else None
+
+
+def _dear_and_repeated(body: Body, drafts: list[_Draft]) -> set[int]:
+    """Steps that a group computes again for every row although they are dear: they get a group of their own.
+
+    The cut is at the operand of the broadcast, the last step before the value is repeated.
+    """
+    found: set[int] = set()
+    for draft in drafts:
+        outer = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
+        for index in draft.maps:
+            step = body.steps[index]
+            if not isinstance(step.op, Broadcast):
+                continue
+            operand = step.operands[0]
+            repeated = any(not outer <= axes_of(m) for m in draft.maps.get(operand, []))
+            computed = operand not in draft.loaded and isinstance(body.steps[operand].op, Elementwise)
+            if repeated and computed and not body.steps[operand].type.size.is_one and _is_dear(body, draft, operand):
+                found.add(operand)
+    return found
+
+
+def _is_dear(body: Body, draft: _Draft, root: int) -> bool:
+    """Whether computing `root` in this group evaluates a HEAVY function."""
+    stack, seen = [root], {root}
+    while stack:
+        index = stack.pop()
+        step = body.steps[index]
+        if index in draft.loaded or isinstance(step.op, Reduce):
+            continue
+        if isinstance(step.op, Elementwise) and step.op.function != "convert":
+            if FUNCTIONS[step.op.function].cost is Cost.HEAVY:
+                return True
+        for operand in step.operands:
+            if operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return False
+
+
+def _finish(body: Body, drafts: list[_Draft]) -> StitchPlan:
+    """Drafts to frozen groups, with what crosses between groups stored, and a scheme for every step."""
+    crossing = sorted({step for draft in drafts for step in draft.loaded})
+    groups: list[Group] = []
+    for draft in drafts:
+        mine = [s for s in crossing if s in draft.reductions and s not in draft.stored]
+        draft.stored.extend(mine)
+        groups.append(_freeze(body, draft))
+    scratch = tuple(s for s in crossing if s not in body.outputs)
+    return StitchPlan(body, tuple(groups), scratch, _schemes(body, groups, set(crossing)))
+
+
+def _freeze(body: Body, draft: _Draft) -> Group:
+    instances: list[Instance] = []
+    place: dict[tuple[int, IndexMap], int] = {}
+    extents = draft.extents
+    for index in sorted(draft.maps):
+        step = body.steps[index]
+        for index_map in draft.maps[index]:
+            loaded = index in draft.loaded or isinstance(step.op, Input)
+            operands: list[int] = []
+            if not loaded:
+                for operand in step.operands:
+                    shape = body.steps[operand].type.dims
+                    if isinstance(step.op, Reduce):
+                        wanted = draft.maps[operand]
+                        reduced = delinearise(
+                            row_major(draft.inner), tuple(shape[a] for a in step.op.axes), extents
+                        )
+                        inner = dict(zip(step.op.axes, reduced, strict=True))
+                        at = tuple(inner.get(a, index_map[a]) for a in range(len(shape)))
+                        assert at in wanted
+                    else:
+                        at = operand_map(step.op, index_map, step.type.dims, shape, extents)
+                    operands.append(place[operand, at])
+            place[index, index_map] = len(instances)
+            instances.append(Instance(index, index_map, tuple(operands), loaded))
+    stores = tuple(place[s, draft.maps[s][0]] for s in draft.stored)
+    others = tuple(s for s in dict.fromkeys(draft.reductions + draft.stored) if s != draft.dominant)
+    return Group(tuple(draft.outer), tuple(draft.inner), draft.dominant, others, tuple(instances), stores)
+
+
+def _schemes(body: Body, groups: Sequence[Group], crossing: set[int]) -> dict[int, Scheme]:
+    schemes: dict[int, Scheme] = {}
+    read = {o for step in body.steps for o in step.operands}
+    for group in groups:
+        outer = frozenset(a.identity for a in group.outer)
+        for instance in group.instances:
+            step = instance.step
+            if instance.loaded or isinstance(body.steps[step].op, Constant | Extent):
+                continue
+            rows_only = bool(group.inner) and axes_of(instance.index_map) <= outer
+            if step in crossing:
+                schemes[step] = Scheme.GLOBAL
+            elif step not in read:
+                schemes[step] = Scheme.INDEPENDENT
+            elif isinstance(body.steps[step].op, Reduce) or rows_only:
+                schemes[step] = Scheme.REGIONAL
+            else:
+                schemes[step] = Scheme.LOCAL
+    return schemes

@@ -1,0 +1,107 @@
+"""The meaning of a Body, executable: each step is one NumPy expression.
+
+    evaluate(body, [x], {"B": 4})      ->      the outputs, in order
+
+The tests compare this with TensorFlow, and the compiled kernels with this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+import numpy as np
+
+from tf_stitch.ir.body import (
+    Body,
+    Broadcast,
+    Constant,
+    Elementwise,
+    Extent,
+    Input,
+    Reduce,
+    Reshape,
+    Slice,
+    Step,
+    Transpose,
+    converted,
+)
+from tf_stitch.ops import FUNCTIONS, REDUCERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def evaluate(body: Body, inputs: Sequence[Array | None], symbols: Mapping[str, int]) -> list[Array]:
+    """The outputs of `body`.
+
+    inputs: one array an input of the body; None where the body does not read it.
+    symbols: the value of each symbol.
+
+    Raises:
+      ValueError: where an input does not fit its type, or a requirement does not hold.
+    """
+    for type_, array in zip(body.inputs, inputs, strict=True):
+        if type_ is not None and (array is None or array.shape != _extents(type_.dims, symbols)):
+            raise ValueError(f"an input of {type_} is {None if array is None else array.shape}")
+    for small, large in body.requires:
+        if small.evaluate(symbols) > large.evaluate(symbols):
+            raise ValueError(f"the body requires {small} <= {large}")
+    results: list[Array] = []
+    with np.errstate(all="ignore"):
+        for step in body.steps:
+            operands = [results[i] for i in step.operands]
+            result = np.asarray(_evaluate(step, operands, inputs, symbols))
+            assert result.shape == _extents(step.type.dims, symbols), f"{step}: a result of shape {result.shape}"
+            assert result.dtype == step.type.dtype.numpy, f"{step}: a result of dtype {result.dtype}"
+            results.append(result)
+    return [results[i] for i in body.outputs]
+
+
+def symbols_of(body: Body, inputs: Sequence[Array | None]) -> dict[str, int]:
+    """The value of each symbol that is (a multiple of) a dim of an input."""
+    found: dict[str, int] = {}
+    for type_, array in zip(body.inputs, inputs, strict=True):
+        if type_ is None or array is None:
+            continue
+        for dim, extent in zip(type_.dims, array.shape, strict=True):
+            if len(dim.symbols) == 1 and dim.coefficient:
+                found[dim.symbols[0]] = extent // dim.coefficient
+    return found
+
+
+def _extents(dims: Sequence[Any], symbols: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(d.evaluate(symbols) for d in dims)
+
+
+def _evaluate(
+    step: Step, operands: list[Array], inputs: Sequence[Array | None], symbols: Mapping[str, int]
+) -> Array | np.generic:
+    shape = _extents(step.type.dims, symbols)
+    match step.op:
+        case Input(index):
+            given = inputs[index]
+            assert given is not None
+            return given
+        case Constant():
+            return step.op.value(step.type.dtype)
+        case Extent(dim):
+            return np.asarray(dim.evaluate(symbols)).astype(step.type.dtype.numpy)
+        case Elementwise("convert"):
+            return converted(operands[0], step.type.dtype)
+        case Elementwise(function):
+            return FUNCTIONS[function].reference(*operands)
+        case Broadcast():
+            return np.broadcast_to(operands[0], shape)
+        case Reshape():
+            return operands[0].reshape(shape)
+        case Transpose(permutation):
+            return operands[0].transpose(permutation)
+        case Slice(begin, steps):
+            picks = [b + s * np.arange(n) for b, s, n in zip(begin, steps, shape, strict=True)]
+            return operands[0][np.ix_(*picks)]
+        case Reduce(function, axes):
+            return REDUCERS[function].reference(operands[0], axis=axes, keepdims=True)
+        case _:
+            assert_never(step.op)
