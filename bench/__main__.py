@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from bench.clusters import clusters
+from bench.demo import demo
 from bench.worker import worker
 
 
@@ -14,6 +15,7 @@ def bench() -> None:
 
 
 bench.add_command(clusters)
+bench.add_command(demo)
 bench.add_command(worker)
 
 if __name__ == "__main__":

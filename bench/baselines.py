@@ -10,19 +10,34 @@ import tensorflow as tf
 
 from bench import hlo
 from bench.workloads import chain
+from bench.workloads.chain import Function
 from bench.workloads.workload import Workload
 
-Function = Callable[..., Any]
+
+@dataclass(frozen=True)
+class Chained:
+    """A chain of copies, ready to be called, and a call with its arguments that does next to nothing."""
+
+    chain: Function
+    empty: Function
 
 
 @dataclass(frozen=True)
 class Way:
     name: str
     compiled: Callable[[Function], Function]
-    loops: bool = False  # chains are `looped`, not `unrolled`
 
-    def chain(self, workload: Workload, copies: int) -> Function:
-        return (chain.looped if self.loops else chain.unrolled)(workload, copies)
+    def chained(self, workload: Workload, copies: int) -> Chained:
+        empty = self.compiled(chain.next_to_nothing)
+        return Chained(self.compiled(chain.unrolled(workload, copies)), empty)
+
+
+@dataclass(frozen=True)
+class Xla(Way):
+    def chained(self, workload: Workload, copies: int) -> Chained:
+        if workload.fresh_count:
+            return Chained(_plain(chain.called(workload, copies)), _plain(chain.launches(copies)))
+        return Chained(self.compiled(chain.looped(workload, copies)), self.compiled(chain.next_to_nothing))
 
 
 @dataclass(frozen=True)
@@ -34,21 +49,11 @@ class Absent:
 
 
 def ways() -> tuple[Way | Absent, ...]:
-    return (
-        Way("tf", lambda f: tf.function(f, autograph=False)),
-        Way("xla", lambda f: tf.function(f, autograph=False, jit_compile=True), loops=True),
-        _stitch(),
-    )
+    return Way("tf", _plain), Xla("xla", _jitted), _stitch()
 
 
-def _stitch() -> Way | Absent:
-    try:
-        import tf_stitch
-
-        function = tf_stitch.function
-    except Exception as error:  # whatever is wrong with the package, the other two can be measured
-        return Absent("stitch", f"{type(error).__name__}: {error}")
-    return Way("stitch", lambda f: function(f, autograph=False))
+def xla_kernels(compiled: Any, arguments: tuple[Any, ...]) -> int:
+    return hlo.kernels(compiled.experimental_get_compiler_ir(*arguments)(stage="optimized_hlo"))
 
 
 def stitch_calls() -> int:
@@ -58,5 +63,19 @@ def stitch_calls() -> int:
     return int(tf_stitch.stats()["calls"])
 
 
-def xla_kernels(compiled: Any, arguments: tuple[Any, ...]) -> int:
-    return hlo.kernels(compiled.experimental_get_compiler_ir(*arguments)(stage="optimized_hlo"))
+def _stitch() -> Way | Absent:
+    try:
+        import tf_stitch
+
+        function = tf_stitch.function
+    except Exception as error:  # noqa: BLE001  whatever is wrong with it, the other two can be measured
+        return Absent("stitch", f"{type(error).__name__}: {error}")
+    return Way("stitch", lambda f: function(f, autograph=False))
+
+
+def _plain(function: Function) -> Function:
+    return tf.function(function, autograph=False)
+
+
+def _jitted(function: Function) -> Function:
+    return tf.function(function, autograph=False, jit_compile=True)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from rich import box
+from collections.abc import Iterator
+
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from bench import results
-from bench.results import Row
+from bench.results import Row, Summary
 
 # Narrower than this, the accuracy columns stay away.
-WIDE = 96
+WIDE = 88
 
 
-def render(rows: list[Row], summary: dict[str, object], width: int) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+def render(rows: list[Row], summary: Summary, width: int) -> RenderableType:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("workload", no_wrap=True)
     table.add_column("shape", no_wrap=True)
-    for title in ("thr", "TF ms", "XLA ms", "stitch", "TF/s", "XLA/s", "kernels"):
+    for title in ("T", "TF ms", "XLA ms", "stitch", "TF/s", "XLA/s", "s/XLA"):
         table.add_column(title, justify="right", no_wrap=True)
     if width >= WIDE:
         table.add_column("error", justify="right", no_wrap=True)
@@ -39,16 +40,13 @@ def render(rows: list[Row], summary: dict[str, object], width: int) -> Renderabl
     return Group(table, *_footer(rows, summary))
 
 
-def _footer(rows: list[Row], summary: dict[str, object]) -> list[RenderableType]:
-    lines = [
-        Text("ms a step: CPU time on 1 thread, wall time on more · kernels: stitch/XLA · error: against float64"),
+def _footer(rows: list[Row], summary: Summary) -> list[RenderableType]:
+    lines: list[RenderableType] = [
+        Text("ms: a step, CPU time on 1 thread, wall time on more; TF/s, XLA/s: over stitch"),
+        Text("s/XLA: their kernels; error: relative to float64"),
     ]
-    for way, reason in sorted({(way, reason) for row in rows for way, reason in row["absent"].items()}):
-        lines.append(Text(f"not measured, {way}: {reason}", style="yellow"))
-    for note in sorted({f"{row['workload']} {row['shape']}: {note}" for row in rows for note in row["notes"]}):
-        lines.append(Text(note, style="yellow"))
-    for disagreement in summary["disagreeing"]:  # type: ignore[union-attr]
-        lines.append(Text(f"wrong output: {disagreement}", style="red"))
+    lines += [Text(line, style="yellow") for line in sorted(set(_remarks(rows)))]
+    lines += [Text(f"wrong output: {which}", style="red") for which in summary["disagreeing"]]
     seconds = (f"{way} {_ms(summary[f'{way}_compile_cpu_s'])}" for way in ("tf", "xla", "stitch"))
     lines.append(Text(f"CPU seconds of first calls: {', '.join(seconds)}"))
     lines.append(Text(f"worst row, better of the two / stitch: {_ratio(summary['worst_over_better'])}"))
@@ -60,17 +58,24 @@ def _footer(rows: list[Row], summary: dict[str, object]) -> list[RenderableType]
             style="bold",
         )
     )
-    return list(lines)
+    return lines
 
 
-def show(console: Console, rows: list[Row], summary: dict[str, object]) -> None:
+def _remarks(rows: list[Row]) -> Iterator[str]:
+    for row in rows:
+        yield from (f"not measured, {way}: {reason}" for way, reason in row["absent"].items())
+        yield from (f"{row['workload']} {row['shape']}: {note}" for note in row["notes"])
+
+
+def show(console: Console, rows: list[Row], summary: Summary) -> None:
     console.print(render(rows, summary, console.width))
 
 
 def log_line(row: Row) -> str:
     times = ", ".join(f"{way} {_ms(row[f'{way}_ms'])}" for way in ("tf", "xla", "stitch"))
     better = results.better_over_stitch(row)
-    return f"{row['workload']} {row['shape']}: {times} ms" + (f", {better:.2f} over the better" if better else "")
+    lead = f", {better:.2f} over the better" if better is not None else ""
+    return f"{row['workload']} {row['shape']}: {times} ms{lead}"
 
 
 def _ms(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`python -m bench clusters`: each thread count in a process of its own, since TensorFlow's pools are made once."""
+"""`python -m bench clusters`: each thread count in its own process, since TensorFlow makes its pools once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from bench import cluster_table, results
 from bench.results import Row
 
 ROOT = Path(__file__).resolve().parent.parent
-DISAGREEMENT = 4
+USAGE, DISAGREEMENT = 2, 4  # exit codes
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
-# glibc gives large blocks back to the kernel and has them faulted in again at the next step; with these it keeps
-# them. The same for all three, as they share a process.
+# glibc gives large blocks back to the kernel and has them faulted in again at the next step; with these it
+# keeps them. The same for all three, as they share a process.
 KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -33,7 +34,7 @@ KEEP_MEMORY = {
 @click.argument("names", nargs=-1)
 @click.option("--quick", is_flag=True, help="One or two shapes a workload, less time each.")
 @click.option("--threads", default="1,2", show_default=True, help="Thread counts, with commas between.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows here.")
+@click.option("--json", "json_path", type=OUTPUT, help="Write the rows here.")
 @click.option(
     "--malloc",
     type=click.Choice(["default", "keep"]),
@@ -46,16 +47,32 @@ def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path 
     counts = _thread_counts(threads)
     console, log = Console(), Console(stderr=True, highlight=False)
     rows: list[Row] = []
+    failures: list[WorkerError] = []
     for count in counts:
-        for row in _worker_rows(names, quick, count, malloc):
-            rows.append(row)
-            log.print(f"[{count} thread{'s' * (count > 1)}] {cluster_table.log_line(row)}", markup=False)
+        for result in _worker_results(names, quick, count, malloc):
+            if isinstance(result, WorkerError):  # what was measured is shown all the same
+                failures.append(result)
+                continue
+            rows.append(result)
+            log.print(f"[{count} thread{'s' * (count > 1)}] {cluster_table.log_line(result)}", markup=False)
     summary = results.cluster_summary(rows, malloc)
     if json_path is not None:
         results.write(json_path, rows, summary)
     cluster_table.show(console, rows, summary)
+    for failure in failures:
+        log.print(str(failure), style="red", markup=False, soft_wrap=True)
+    if failures:
+        sys.exit(failures[0].code)
     if summary["disagreeing"]:
         sys.exit(DISAGREEMENT)
+
+
+class WorkerError(RuntimeError):
+    """The process that measures has failed; what it said last, and the exit code to end with."""
+
+    def __init__(self, threads: int, returncode: int, stderr: str) -> None:
+        super().__init__(f"the worker on {threads} threads ended with {returncode}:\n{stderr}")
+        self.code = USAGE if returncode == USAGE else 1
 
 
 def _thread_counts(text: str) -> list[int]:
@@ -68,8 +85,11 @@ def _thread_counts(text: str) -> list[int]:
     return counts
 
 
-def _worker_rows(names: tuple[str, ...], quick: bool, threads: int, malloc: str) -> Iterator[Row]:
-    command = [sys.executable, "-m", "bench", "_worker", "--threads", str(threads), *(["--quick"] * quick), *names]
+def _worker_results(
+    names: tuple[str, ...], quick: bool, threads: int, malloc: str
+) -> Iterator[Row | WorkerError]:
+    options = ["--threads", str(threads), *(["--quick"] if quick else [])]
+    command = [sys.executable, "-m", "bench", "_worker", *options, *names]
     with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory() as cold_cache:
         environment = {
             **os.environ,
@@ -80,12 +100,17 @@ def _worker_rows(names: tuple[str, ...], quick: bool, threads: int, malloc: str)
             **(KEEP_MEMORY if malloc == "keep" else {}),
         }
         with subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 yield json.loads(line)
         if process.returncode != 0:
             errors.seek(0)
-            last = "".join(errors.readlines()[-12:])
-            raise click.ClickException(f"the worker for {threads} threads failed ({process.returncode}):\n{last}")
+            yield WorkerError(threads, process.returncode, "".join(errors.readlines()[-40:]))

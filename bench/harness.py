@@ -2,14 +2,14 @@
 
 How a figure comes about:
 
-* Compile cost: CPU seconds (compilers that are run as children included) of the first call of a single copy.
-* Accuracy: that copy's outputs, and the chain's, against the same function run by TensorFlow in float64 on the same
-  inputs: the largest difference, relative to the largest value.
-* Kernels: of a single copy. StitchOps are counted as they run; XLA's kernels from its optimised HLO.
-* Time: of a chain of copies (see `workloads/chain.py`), all three measured in turns, less the time of a call that
-  does next to nothing with the same arguments, divided by the copies. On one thread the figure is CPU time of the
-  process, which other users of the machine hardly change; on several it is wall time. Medians; the quartiles and the
-  best are in the row's `spread`.
+* Compile cost: CPU seconds, those of compilers run as children included, of the first call of a single copy.
+* Accuracy: that copy's outputs, and the chain's, against the same function run by TensorFlow in float64 on
+  the same inputs: the largest difference, relative to the largest value.
+* Kernels: of a single copy. StitchOps are counted as they run, XLA's kernels in its optimised HLO.
+* Time: of a chain of copies (see `workloads/chain.py`), all three measured in turns, less the time of a call
+  that does next to nothing with the same arguments, divided by the copies. On one thread the figure is CPU
+  time of the process, which other users of the machine hardly change; on several it is wall time. Ratios are
+  between medians; the quartiles, the best, and what was taken off are in the row's `spread`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from bench import baselines, timing
-from bench.baselines import Absent, Function, Way
+from bench.baselines import Absent, Way
 from bench.timing import Effort, Spread
 from bench.workloads import chain
 from bench.workloads.workload import Arrays, Shape, Workload
@@ -57,7 +57,6 @@ class Case:
     copies: int
     one_arguments: tuple[tf.Tensor, ...]
     chain_arguments: tuple[tf.Tensor, ...]
-    loop_arguments: tuple[tf.Tensor, ...]
     one_right: Arrays
     chain_right: Arrays
 
@@ -67,20 +66,7 @@ class Case:
         one, many = workload.arrays(shape, 1), workload.arrays(shape, copies)
         one_right = float64_run(workload, 1, one)
         chain_right = one_right if copies == 1 else float64_run(workload, copies, many)
-        loop = chain.stacked(workload, copies, many) if workload.fresh_count else many
-        return Case(
-            workload, shape, copies, _tensors(one), _tensors(many), _tensors(loop), one_right, chain_right
-        )
-
-    def arguments(self, way: Way) -> tuple[tf.Tensor, ...]:
-        return self.loop_arguments if way.loops else self.chain_arguments
-
-    def right(self, way: Way) -> Arrays:
-        """The answers of a chain; from a loop, only what the last copy emitted comes back."""
-        if not way.loops:
-            return self.chain_right
-        x, *emitted = self.chain_right
-        return (x, *emitted[len(emitted) - (len(self.one_right) - 1) :])
+        return Case(workload, shape, copies, _tensors(one), _tensors(many), one_right, chain_right)
 
 
 def float64_run(workload: Workload, copies: int, arrays: Arrays) -> Arrays:
@@ -89,16 +75,9 @@ def float64_run(workload: Workload, copies: int, arrays: Arrays) -> Arrays:
 
 
 def measure(case: Case, ways: tuple[Way | Absent, ...], threads: int, effort: Effort) -> Row:
-    outcomes: dict[str, Outcome] = {}
-    absent: dict[str, str] = {}
-    for way in ways:
-        try:
-            if isinstance(way, Absent):
-                absent[way.name] = way.reason
-            else:
-                outcomes[way.name] = _prepare(way, case)
-        except Exception as error:  # a row without this way is worth more than no table
-            absent[way.name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+    prepared = {way.name: _prepared(way, case) for way in ways}
+    outcomes = {name: o for name, o in prepared.items() if isinstance(o, Outcome)}
+    absent = {name: o for name, o in prepared.items() if isinstance(o, str)}
     calls = {name: o.chain_call for name, o in outcomes.items()}
     empties = {_empty(name): o.empty_call for name, o in outcomes.items()}
     samples = timing.interleaved({**calls, **empties}, effort)
@@ -119,23 +98,32 @@ def relative_error(outputs: Arrays, right: Arrays) -> float:
     return worst if np.isfinite(worst) else NO_AGREEMENT
 
 
+def _prepared(way: Way | Absent, case: Case) -> Outcome | str:
+    """Or why there is none: a row without this way is worth more than no table."""
+    if isinstance(way, Absent):
+        return way.reason
+    try:
+        return _prepare(way, case)
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+
+
 def _prepare(way: Way, case: Case) -> Outcome:
     one = way.compiled(chain.unrolled(case.workload, 1))
     compile_cpu_s = timing.cpu_seconds_of(lambda: one(*case.one_arguments))
     kernels, notes = _kernels(way, case, one)
     error = relative_error(_outputs(one(*case.one_arguments)), case.one_right)
-    arguments = case.arguments(way)
-    many = way.compiled(way.chain(case.workload, case.copies)) if case.copies > 1 else one
-    chain_error = relative_error(_outputs(many(*arguments)), case.right(way))
+    chained = way.chained(case.workload, case.copies)
+    arguments = case.chain_arguments
+    chain_error = relative_error(_outputs(chained.chain(*arguments)), case.chain_right)
     if way.name == "stitch" and kernels:
-        ran = _stitch_ops(lambda: many(*arguments))
+        ran = _stitch_ops(lambda: chained.chain(*arguments))
         if ran != kernels * case.copies:
             notes += (f"{ran} StitchOps ran in a chain of {case.copies} copies of {kernels}",)
-    empty = way.compiled(_next_to_nothing)
-    empty(*arguments)
+    chained.empty(*arguments)
     return Outcome(
-        chain_call=lambda: many(*arguments),
-        empty_call=lambda: empty(*arguments),
+        chain_call=lambda: chained.chain(*arguments),
+        empty_call=lambda: chained.empty(*arguments),
         compile_cpu_s=compile_cpu_s,
         kernels=kernels,
         error=error,
@@ -144,7 +132,7 @@ def _prepare(way: Way, case: Case) -> Outcome:
     )
 
 
-def _kernels(way: Way, case: Case, one: Function) -> tuple[int | None, tuple[str, ...]]:
+def _kernels(way: Way, case: Case, one: chain.Function) -> tuple[int | None, tuple[str, ...]]:
     match way.name:
         case "xla":
             return baselines.xla_kernels(one, case.one_arguments), ()
@@ -160,10 +148,6 @@ def _stitch_ops(call: Callable[[], object]) -> int:
     before = baselines.stitch_calls()
     call()
     return baselines.stitch_calls() - before
-
-
-def _next_to_nothing(x: Any, *_: Any) -> Any:
-    return tf.reshape(x, [-1])[:1] + 1.0
 
 
 def _empty(name: str) -> str:

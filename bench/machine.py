@@ -7,17 +7,13 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+_PACKAGES = ("tensorflow", "tensorflow_cpu", "numpy", "tf_stitch")
 _THAT_MATTER = ("TF_ENABLE_ONEDNN_OPTS", "TF_XLA_FLAGS", "XLA_FLAGS", "OMP_NUM_THREADS")
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("tensorflow", "tensorflow_cpu", "numpy", "tf_stitch"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {d.name.replace("-", "_"): d.version for d in metadata.distributions()}
+    return {"python": platform.python_version()} | {p: installed[p] for p in _PACKAGES if p in installed}
 
 
 def cpu_model() -> str:

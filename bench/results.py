@@ -13,18 +13,19 @@ from bench import machine
 SCHEMA = 1
 
 Row = dict[str, Any]
+Summary = dict[str, Any]
 
 
-def document(rows: list[Row], summary: dict[str, Any]) -> dict[str, Any]:
+def document(rows: list[Row], summary: Summary) -> dict[str, Any]:
     return {"schema": SCHEMA, "rows": rows, "summary": summary}
 
 
-def write(path: Path, rows: list[Row], summary: dict[str, Any]) -> None:
+def write(path: Path, rows: list[Row], summary: Summary) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document(rows, summary), indent=1, allow_nan=False) + "\n")
 
 
-def cluster_summary(rows: list[Row], malloc: str) -> dict[str, Any]:
+def cluster_summary(rows: list[Row], malloc: str) -> Summary:
     return {
         "geomean_tf_over_stitch": geomean(r["tf_over_stitch"] for r in rows),
         "geomean_xla_over_stitch": geomean(r["xla_over_stitch"] for r in rows),
@@ -33,7 +34,7 @@ def cluster_summary(rows: list[Row], malloc: str) -> dict[str, Any]:
         "tf_compile_cpu_s": total(r["tf_compile_cpu_s"] for r in rows),
         "xla_compile_cpu_s": total(r["xla_compile_cpu_s"] for r in rows),
         "stitch_compile_cpu_s": total(r["stitch_compile_cpu_s"] for r in rows),
-        "disagreeing": sorted({f"{r['workload']} {r['shape']}: {way}" for r in rows for way in r["disagree"]}),
+        "disagreeing": sorted({f"{r['workload']} {r['shape']}: {w}" for r in rows for w in r["disagree"]}),
         "malloc": malloc,
         **machine.description(),
     }

@@ -1,4 +1,4 @@
-"""Clocks, and calls measured in turns so that a busy minute on a shared machine falls on all of them alike."""
+"""Clocks, and calls measured in turns, so that a busy minute on a shared machine falls on all alike."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FULL = Effort(budget_s=3.0, slice_s=0.020, fewest_rounds=7, most_rounds=40)
 
 @dataclass
 class Samples:
-    """Seconds per call, one entry a round. CPU is that of the whole process: TensorFlow's threads are in it."""
+    """Seconds per call, one entry a round. CPU is the whole process's, with TensorFlow's threads."""
 
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ def cpu_seconds_of(call: Callable[[], object]) -> float:
 
 
 def interleaved(calls: Mapping[str, Callable[[], object]], effort: Effort) -> dict[str, Samples]:
-    """A B C, B C A, C A B, … until the budget is spent. Each turn is a slice of some calls of one function."""
+    """A B C, B C A, C A B, … until the budget is spent. A turn is a slice of some calls of one function."""
     names = list(calls)
     slice_calls = {name: _calls_in_a_slice(calls[name], effort.slice_s) for name in names}
     samples = {name: Samples() for name in names}

@@ -23,9 +23,9 @@ namespace {
 // deadlock, even when it starts on a pool thread while all other pool threads are waiting.
 
 constexpr int kChunksPerThread = 8;
-constexpr double kSerialNanoseconds = 15e3;  // a loop shorter than this is over before a helper wakes up
+constexpr double kWakeNanoseconds = 15e3;    // what the caller loses by waking helpers and waiting for the last
 constexpr double kHelperNanoseconds = 10e3;  // the least work that is worth one more thread
-constexpr int kSpins = 2000;                 // about 20 us; waking a sleeping thread costs as much
+constexpr int kSpins = 2000;                 // some 20 us; to sleep and be woken costs as much
 
 void Pause() {
 #if defined(__x86_64__)
@@ -144,7 +144,8 @@ void CpuHost::ParallelFor(void* context, long long total, long long cost, Stitch
   const double nanoseconds = static_cast<double>(total) * static_cast<double>(cost);
   const auto worthwhile = static_cast<int64_t>(std::min(1 + nanoseconds / kHelperNanoseconds, 1e6));
   const int64_t threads = std::min({static_cast<int64_t>(host->host_.threads), worthwhile, int64_t{total}});
-  if (threads == 1 || nanoseconds < kSerialNanoseconds) {
+  const double saved = nanoseconds - nanoseconds / static_cast<double>(threads);
+  if (saved < kWakeNanoseconds) {
     task(argument, 0, total);
     return;
   }

@@ -107,8 +107,8 @@ class _Draft:
 def _compile(found: Cluster, target: Target) -> _Draft:
     """Stages 4 to 6."""
     plan = plan_groups(found.body)
-    kernel = lower(plan, kernel_name(plan))
-    source = render(kernel, schedule(kernel, target))
+    kernel, schedules = schedule(lower(plan, kernel_name(plan)), target)
+    source = render(kernel, schedules)
     return _Draft(found, plan, kernel, source)
 
 

@@ -1,73 +1,90 @@
 """One workload, several times in one tf.function, each copy on what the one before it made.
 
-A call of a tf.function costs a few hundred microseconds of Python, more than a small kernel, so a small workload is
-chained inside one function. The copies have to stay apart: a compiler that fuses across them is measured on another
-workload, and an unrolled chain of 16 layer-norms takes XLA seconds to compile. What keeps them apart differs, and
-each system gets what costs it least:
+A call of a tf.function costs a few hundred microseconds of Python, more than a small kernel, so a small
+workload is chained inside one function. The copies have to stay apart: a compiler that fuses across them is
+measured on another workload, and an unrolled chain of 16 layer-norms takes XLA seconds to compile. What keeps
+them apart differs, and each system gets what costs it least:
 
-* TensorFlow and tf_stitch: the copies are unrolled, with a Snapshot between each two. Snapshot forwards its buffer
-  (half a microsecond), no Grappler pass removes it, and it is no op to stitch. A tf.while_loop would cost both of them
-  several microseconds of executor work a copy, and up to fifty on two threads.
-* XLA: Snapshot means nothing to it, so the copies are a tf.while_loop, which costs compiled code nothing. The first
-  copy stands before the loop: its result is a buffer that the loop can update in place, where the function's argument
-  would have to be copied. Each `fresh` argument comes as one tensor with the copies along its first axis.
+* TensorFlow and tf_stitch: the copies are unrolled, with a PlaceholderWithDefault between each two. That
+  forwards its buffer (half a microsecond), and since its output may be fed, no compiler of graphs looks
+  through it. A tf.while_loop would cost both of them several microseconds of executor work a copy, and up to
+  fifty on two threads.
+* XLA: a PlaceholderWithDefault means nothing to it, so the copies are a tf.while_loop, which costs compiled
+  code nothing. The first copy stands before the loop: its result is a buffer that the loop can update in
+  place, where the function's argument would have to be copied.
+* XLA where every copy has arguments of its own (the gates of an LSTM): a loop would slice them out of one
+  tensor, and XLA's kernel becomes four times slower by that. So each copy is a call of one compiled function,
+  out of a function that is not; `launches` is what the calls alone cost, to be taken off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from bench.workloads.workload import Workload
 
+Function = Callable[..., Any]
 
-def unrolled(workload: Workload, copies: int) -> Callable[..., Any]:
+
+def unrolled(workload: Workload, copies: int) -> Function:
     """The chain as copies in a row; returns the last x, and whatever the copies emitted."""
     return _unroll(workload.step, workload.fresh_count, copies)
 
 
-def reference(workload: Workload, copies: int) -> Callable[..., Any]:
+def reference(workload: Workload, copies: int) -> Function:
     """The chain for float64 arguments."""
     return _unroll(workload.reference_step or workload.step, workload.fresh_count, copies)
 
 
-def looped(workload: Workload, copies: int) -> Callable[..., Any]:
-    """The chain as a loop; returns the last x, and what the last copy emitted. Takes `stacked` arguments."""
+def looped(workload: Workload, copies: int) -> Function:
+    """The chain as a loop, for a workload without `fresh` arguments; returns the last x."""
 
-    def chain(x: Any, *rest: Any) -> Any:
-        stacks, given = rest[: workload.fresh_count], rest[workload.fresh_count :]
-
-        def copy(i: Any, x: Any) -> tuple[Any, ...]:
-            result = workload.step(x, *(stack[i] for stack in stacks), *given)
-            return result if isinstance(result, tuple) else (result,)
-
-        last = copy(0, x)
-        if copies > 1:
-            _, last = tf.while_loop(
-                lambda i, _: i < copies, lambda i, state: (i + 1, copy(i, state[0])), (tf.constant(1), last)
-            )
-        return last if len(last) > 1 else last[0]
+    def chain(x: Any, *given: Any) -> Any:
+        first = workload.step(x, *given)
+        if copies == 1:
+            return first
+        _, last = tf.while_loop(
+            lambda i, _: i < copies, lambda i, x: (i + 1, workload.step(x, *given)), (tf.constant(1), first)
+        )
+        return last
 
     return chain
 
 
-def stacked(workload: Workload, copies: int, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The arguments of `unrolled`, as `looped` takes them."""
-    fresh, count = arguments[1 : 1 + copies * workload.fresh_count], workload.fresh_count
-    stacks = (np.stack(fresh[k::count]) for k in range(count))
-    return (arguments[0], *stacks, *arguments[1 + copies * count :])
+def called(workload: Workload, copies: int) -> Function:
+    """The chain as calls of one function that XLA compiles; returns what `unrolled` does."""
+    step = tf.function(workload.step, autograph=False, jit_compile=True)
+    return _unroll(step, workload.fresh_count, copies)
 
 
-def _unroll(step: Callable[..., Any], fresh_count: int, copies: int) -> Callable[..., Any]:
+def next_to_nothing(x: Any, *_: Any) -> Any:
+    """What a call costs that has a chain's arguments, and one number to compute."""
+    return tf.reshape(x, [-1])[:1] + 1.0
+
+
+def launches(copies: int) -> Function:
+    """What `called` costs beyond its kernels."""
+    step = tf.function(lambda x: x + 1.0, autograph=False, jit_compile=True)
+
+    def chain(x: Any, *rest: Any) -> Any:
+        x = next_to_nothing(x, *rest)
+        for _ in range(copies):
+            x = step(x)
+        return x
+
+    return chain
+
+
+def _unroll(step: Function, fresh_count: int, copies: int) -> Function:
     def chain(x: Any, *rest: Any) -> Any:
         fresh, given = rest[: fresh_count * copies], rest[fresh_count * copies :]
         emitted: list[Any] = []
         for i in range(copies):
             if i > 0:
-                x = tf.raw_ops.Snapshot(input=x)
+                x = tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
             result = step(x, *fresh[i * fresh_count : (i + 1) * fresh_count], *given)
             x, *more = result if isinstance(result, tuple) else (result,)
             emitted += more

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bench.workloads.workload import Arrays, Rng, Shape, Workload
 
-# ---- normalisations ------------------------------------------------------------------------------------------------
+# ---- normalisations ------------------------------------------------------------------------------
 
 
 def residual_layernorm(x: Any, residual: Any, gamma: Any, beta: Any) -> Any:
@@ -39,7 +39,7 @@ def batchnorm_relu_reference(x: Any, scale: Any, offset: Any, mean: Any, varianc
     return tf.nn.relu((x - mean) * (scale * tf.math.rsqrt(variance + 1e-3)) + offset)
 
 
-# ---- softmaxes -----------------------------------------------------------------------------------------------------
+# ---- softmaxes -----------------------------------------------------------------------------------
 
 
 def masked_softmax(x: Any, mask: Any) -> Any:
@@ -51,7 +51,7 @@ def log_softmax(x: Any) -> Any:
     return tf.nn.log_softmax(x * 0.5)
 
 
-# ---- activations ---------------------------------------------------------------------------------------------------
+# ---- activations ---------------------------------------------------------------------------------
 
 
 def bias_gelu_erf(x: Any, bias: Any) -> Any:
@@ -78,7 +78,7 @@ def lstm_pointwise(cell: Any, gates: Any, bias: Any) -> Any:
     return cell, tf.sigmoid(o) * tf.tanh(cell)
 
 
-# ---- chains of element-wise ops ------------------------------------------------------------------------------------
+# ---- chains of element-wise ops ------------------------------------------------------------------
 
 
 def mixed_ops_32(x: Any, slope: Any) -> Any:
@@ -98,7 +98,7 @@ def small_ops_200(x: Any, slope: Any, bias: Any) -> Any:
     return x
 
 
-# ---- inputs --------------------------------------------------------------------------------------------------------
+# ---- inputs --------------------------------------------------------------------------------------
 
 
 def _normal(rng: Rng, shape: Shape) -> np.ndarray:
@@ -227,7 +227,8 @@ WORKLOADS: tuple[Workload, ...] = (
         "small_ops_200",
         small_ops_200,
         start=_normal,
-        given=lambda rng, s: (_around_one(rng, s), _channels(rng, s)),
+        # A slope above 1 would make this a tent map, and float32 a matter of luck.
+        given=lambda rng, s: (rng.uniform(0.5, 0.95, s[-1]), _channels(rng, s)),
         quick=((32, 16),),
         full=((32, 16),),
         most_copies=16,

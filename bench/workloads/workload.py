@@ -1,4 +1,4 @@
-"""A workload: one cluster of memory-intensive ops, the shapes it is measured at, and how its inputs are made."""
+"""A workload: one cluster of memory-intensive ops, its shapes, and how its inputs are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, ...]
 Rng = np.random.RandomState
 
-# A chain does about this many elements a call: some milliseconds, against a few hundred microseconds for the call.
+# What a chain does a call: that takes some milliseconds, where the call itself takes a few hundred µs.
 CHAIN_ELEMENTS = 8_000_000
 # Below this a chain would be mostly first and last copy.
 FEWEST_COPIES = 4
@@ -26,10 +26,10 @@ def no_arrays(_rng: Rng, _shape: Shape) -> Arrays:
 class Workload:
     """One cluster, as a Python function of tensors.
 
-    `step(x, *fresh, *given)` returns the next `x`, of the same shape, or a tuple `(x, *emitted)`. A chain of copies
-    hands `x` from one to the next; every copy has its own `fresh` tensors (the gates of an LSTM's time step) and all
-    share the `given` ones (a bias, a mask). Nothing in `step` may depend on `given` alone, or a chain would do it
-    only once.
+    `step(x, *fresh, *given)` returns the next `x`, of the same shape, or a tuple `(x, *emitted)`. A chain of
+    copies hands `x` from one to the next; every copy has its own `fresh` tensors (the gates of an LSTM's time
+    step) and all share the `given` ones (a bias, a mask). Nothing in `step` may depend on `given` alone, or a
+    chain would do it only once.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Workload:
         return copies if copies >= FEWEST_COPIES else 1
 
     def arrays(self, shape: Shape, copies: int, seed: int = 0) -> Arrays:
-        """The float32 arguments of a chain of `copies`: x, then the fresh ones copy by copy, then the given ones."""
+        """The float32 arguments of a chain: x, then the fresh ones copy by copy, then the given ones."""
         rng = Rng(seed)
         start = self.start(rng, shape)
         given = self.given(rng, shape)

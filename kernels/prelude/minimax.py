@@ -12,8 +12,8 @@ Every function is reduced to a short interval (or is odd and clamped), where
    (one more than there are coefficients).
 2. Move each reference point to the largest error of its sign run. Repeat until no error is above |E|.
 3. A quotient is not linear in b: fit N - target D with the weight over the D of the time before, a few times, with
-   s = 1. Then multiply by an s that the working precision holds and that brings s a_0 near to such a number; round
-   D; from here on only N is sought.
+   s = 1. Then scale by the s that is asked for, and round D; from here on only N is sought. (The s below are, of a
+   hundred whose s a_0 is nearly a number of the working precision, those with the least measured error.)
 4. Round one coefficient to the working precision, hold it, and fit the others again, until none is left: the highest
    power first, as the lower powers alone still approximate anything, whereas the higher ones vanish at 0.
 
@@ -52,6 +52,7 @@ class Fit:
     interval: tuple[mpf, mpf]
     numerator: tuple[int, ...]
     denominator: tuple[int, ...] = ()
+    scale: str = "1"
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,6 @@ def rounded(value: mpf, dtype: str) -> mpf:
         return +value
 
 
-def scale_of(first: mpf, dtype: str) -> mpf:
-    """Step 3's s: of some thousand candidates, the one whose product with `first` is rounded least."""
-    step = mpf(2) ** (1 - MANTISSA[dtype])
-    candidates = [1 + 37 * i * step for i in range(4000)]
-    return min(candidates, key=lambda s: abs(rounded(s * first, dtype) / (s * first) - 1))
-
-
 def derive(fit: Fit) -> Solution:
     """Coefficients that the working precision holds exactly."""
     low, high = fit.interval
@@ -137,7 +131,7 @@ def derive(fit: Fit) -> Solution:
             )
             b = found[len(fit.numerator) :]
             divisor = [1 + v for v in combine([power[e] for e in fit.denominator], b)]
-        s = scale_of(found[0], fit.dtype)
+        s = mpf(float.fromhex(fit.scale))
         below = {0: s} | {e: rounded(s * v, fit.dtype) for e, v in zip(fit.denominator, b, strict=True)}
         divisor = combine([power[e] for e in below], list(below.values()))
 
@@ -172,7 +166,6 @@ def atanh_remainder(s: mpf) -> mpf:
 
 
 HALF_LN2 = mp.log(2) / 2 * mpf("1.0002")  # a little more: the multiple of ln 2 is not always the nearest one
-THIRD = mpf(1) / 3
 QUARTER_PI = mp.pi / 4 * mpf("1.0002")
 
 
@@ -180,41 +173,60 @@ def powers(first: int, count: int, step: int = 1) -> tuple[int, ...]:
     return tuple(range(first, first + count * step, step))
 
 
-def expm1_fit(dtype: str, count: int) -> Fit:
+def exp_fit(name: str, dtype: str, function: Callable[[mpf], mpf], count: int) -> Fit:
     return Fit(
-        "Exp",
+        name,
         dtype,
-        "(e^r - 1 - r) / r^2, |r| <= ln 2 / 2",
+        f"(e^r - 1 - r) / r^2, |r| <= ln 2 / 2, for {name.lower()}",
         expm1_remainder,
-        lambda r: abs(r**2 / mp.expm1(r)),
+        lambda r: abs(r**2 / function(r)),
         (-HALF_LN2, HALF_LN2),
         powers(0, count),
     )
 
 
-def odd_quotient(name: str, function: Callable[[mpf], mpf], end: str, above: int, below: int) -> Fit:
+def half_angle(
+    name: str, half: Callable[[mpf], mpf], slope: Callable[[mpf], mpf], end: str, count: tuple[int, int], scale: str
+) -> Fit:
+    """t(x) = x N(x^2) / D(x^2) with f(x) = 2 t / (1 + t^2).
+
+    f hardly depends on t where it is near 1: an error of t counts (1 - t^2) / (1 + t^2) times, which is `slope`.
+    """
     return Fit(
         name,
         "f32",
-        f"{name.lower()}(x) / x, 0 < x <= {end}: powers of x^2, above and below",
-        lambda x: function(x) / x,
-        lambda x: x / function(x),
+        f"t(x) / x with {name.lower()}(x) = 2 t / (1 + t^2), 0 < x <= {end}: powers of x^2, above and below",
+        lambda x: half(x) / x,
+        lambda x: x / half(x) * slope(x),
         (mpf("0.0001"), mpf(end)),
-        powers(0, above, 2),
-        powers(2, below, 2),
+        powers(0, count[0], 2),
+        powers(2, count[1], 2),
+        scale,
     )
 
 
+def half_erf(x: mpf) -> mpf:
+    """t with erf(x) = 2 t / (1 + t^2)."""
+    return mp.erf(x) / (1 + slope_of_erf(x))
+
+
+def slope_of_erf(x: mpf) -> mpf:
+    c = mp.erfc(x)
+    return mp.sqrt(c * (2 - c))
+
+
 FITS = (
-    expm1_fit("f32", 5),
-    expm1_fit("f64", 11),
+    exp_fit("Exp", "f32", mp.exp, 5),
+    exp_fit("Expm1", "f32", mp.expm1, 5),
+    exp_fit("Exp", "f64", mp.exp, 10),
+    exp_fit("Expm1", "f64", mp.expm1, 11),
     Fit(
         "Log",
         "f32",
-        "(log(1 + f) - f + f^2/2) / f^3, |f| <= 1/3",
+        "(log(1 + f) - f + f^2/2) / f^3, -1/4 <= f <= 1/2",
         log1p_remainder,
         lambda f: abs(f**3 / mp.log1p(f)),
-        (-THIRD, THIRD),
+        (mpf("-0.25"), mpf("0.5")),
         powers(0, 8),
     ),
     Fit(
@@ -226,8 +238,8 @@ FITS = (
         (mpf("0.0001"), mpf("0.2")),
         powers(0, 8, 2),
     ),
-    odd_quotient("Tanh", mp.tanh, "9.02", 6, 4),
-    odd_quotient("Erf", mp.erf, "3.93", 7, 5),
+    half_angle("Tanh", lambda x: mp.tanh(x / 2), mp.sech, "9.02", (3, 3), "0x1.b398c0p+0"),
+    half_angle("Erf", half_erf, slope_of_erf, "3.93", (5, 3), "0x1.b35258p+0"),
 )
 
 

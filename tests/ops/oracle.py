@@ -15,6 +15,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import ALL, Dim, DType, TensorType
 from tf_stitch.ir.verify import verify_body
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
+from tf_stitch.runtime.reference import evaluate, symbols_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTYPE_OF = {d.numpy: d for d in ALL}
@@ -49,7 +50,7 @@ class Sample:
 
 
 def tensorflow(samples: list[Sample]) -> list[list[Array]]:
-    """The outputs of each sample, all computed in one tf.function; static and known operands are constants in it."""
+    """The outputs of each sample, all from one tf.function; static and known operands are constants in it."""
 
     @tf.function(autograph=False)
     def run(*fed: Any) -> list[list[Any]]:
@@ -64,12 +65,7 @@ def tensorflow(samples: list[Sample]) -> list[list[Array]]:
             results.append(list(outputs) if isinstance(outputs, list | tuple) else [outputs])
         return results
 
-    fed = [
-        tf.constant(a)
-        for s in samples
-        for i, a in enumerate(s.operands)
-        if i not in s.static | s.known
-    ]
+    fed = [tf.constant(a) for s in samples for i, a in enumerate(s.operands) if i not in s.static | s.known]
     return [[np.asarray(t.numpy()) for t in outputs] for outputs in run(*fed)]
 
 
@@ -134,14 +130,17 @@ def type_of(array: Array) -> TensorType:
 
 
 def symbolic(array: Array, axes: slice = slice(None)) -> TensorType:
-    """The array's type with a symbol for each dim in `axes` that is not 1; equal extents have equal symbols."""
+    """The array's type with a symbol for each dim in `axes` that is not 1; equal extents share a symbol."""
     chosen = set(range(array.ndim)[axes])
     dims = [Dim.symbol(f"n{e}") if a in chosen and e != 1 else Dim(e) for a, e in enumerate(array.shape)]
     return TensorType(DTYPE_OF[array.dtype], tuple(dims))
 
 
-def extents_named(samples: Sample) -> dict[str, int]:
-    return {f"n{e}": e for a in samples.operands for e in a.shape}
+def evaluated(body: Body, sample: Sample) -> list[Array]:
+    """The results of the sample's body; a symbol `n7` is 7, others follow from the operands."""
+    fed = [None if t is None else a for t, a in zip(body.inputs, sample.operands, strict=True)]
+    named = {f"n{extent}": extent for a in sample.operands for extent in a.shape}
+    return evaluate(body, fed, named | symbols_of(body, fed))
 
 
 # -- comparison --------------------------------------------------------------------------------------------
@@ -150,12 +149,14 @@ ULPS = 2.0
 ULPS_F64 = 8.0  # no better arithmetic to compare with: TensorFlow's own polynomials are off by a few
 
 
-def assert_matches(ours: Array, theirs: Array, exact: Array, sample: Sample, zeros_alike: bool = False) -> None:
+def assert_matches(
+    ours: Array, theirs: Array, exact: Array, sample: Sample, zeros_alike: bool = False
+) -> None:
     """Asserts that `ours` is TensorFlow's result, or nearer to `exact`, the result in float64.
 
-    In detail: dtype and shape are TensorFlow's; integers and bools are equal; a float is equal (NaN is NaN, -0 is
-    not 0), or within ULPS of `exact` rounded, or not further from it than TensorFlow's. Results below the smallest
-    normal are all alike, for TensorFlow flushes them.
+    In detail: dtype and shape are TensorFlow's; integers and bools are equal; a float is equal (NaN is NaN,
+    -0 is not 0), or within ULPS of `exact` rounded, or not further from it than TensorFlow's. Results below
+    the smallest normal are all alike, for TensorFlow flushes them.
     """
     assert ours.dtype == theirs.dtype, f"{sample}: dtype {ours.dtype}, TensorFlow has {theirs.dtype}"
     assert ours.shape == theirs.shape, f"{sample}: shape {ours.shape}, TensorFlow has {theirs.shape}"
@@ -166,9 +167,11 @@ def assert_matches(ours: Array, theirs: Array, exact: Array, sample: Sample, zer
         good = _alike(ours, theirs, exact, sample.scale, zeros_alike)
     if not good.all():
         at = tuple(int(i[0]) for i in np.nonzero(~good))
-        fed = [np.broadcast_to(a, ours.shape)[at] if a.size and _fits(a, ours) else a for a in sample.operands]
+        fed = [
+            np.broadcast_to(a, ours.shape)[at] if a.size and _fits(a, ours) else a for a in sample.operands
+        ]
         raise AssertionError(
-            f"{sample}: at {at}, from {fed}: ours {ours[at]!r}, TensorFlow {theirs[at]!r}, in float64 {exact[at]!r}"
+            f"{sample}: at {at}, from {fed}: ours {ours[at]!r}, TensorFlow {theirs[at]!r}, f64 {exact[at]!r}"
         )
 
 
@@ -186,9 +189,13 @@ def _alike(ours: Array, theirs: Array, exact: Array, scale: float, zeros_alike: 
     epsilon = float(information.eps)
     mine, tf_s = ours.astype(np.float64), theirs.astype(np.float64)
     wanted = exact if dtype == np.float64 else exact.astype(np.float32).astype(dtype).astype(np.float64)
-    same = (mine == tf_s) & ((np.signbit(mine) == np.signbit(tf_s)) | zeros_alike) | (np.isnan(mine) & np.isnan(tf_s))
+    same = (mine == tf_s) & ((np.signbit(mine) == np.signbit(tf_s)) | zeros_alike) | (
+        np.isnan(mine) & np.isnan(tf_s)
+    )
     flushed = (np.abs(mine) <= tiny) & (np.abs(tf_s) <= tiny) & (np.abs(exact) <= tiny) & (exact != 0)
-    spacing = np.maximum(np.abs(wanted) * epsilon, tiny if dtype != np.float16 else float(information.smallest_subnormal))
+    spacing = np.maximum(
+        np.abs(wanted) * epsilon, tiny if dtype != np.float16 else float(information.smallest_subnormal)
+    )
     allowed = (ULPS_F64 if dtype == np.float64 else ULPS) * spacing + scale * epsilon
     error = np.abs(mine - exact)
     near = (error <= allowed) | (mine == wanted) & (wanted != 0) | (np.isnan(mine) & np.isnan(wanted))

@@ -1,4 +1,4 @@
-"""Operands to try each op with: `samples(op)` gives a list of Sample. An op without an entry here fails its test."""
+"""Operands to try each op with, as a list of Sample. An op without an entry here fails its test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,24 @@ TWO_SHAPES: list[tuple[Shape, Shape]] = [
     ((1, 3), (0, 1)),
     ((67,), (1,)),
 ]
-SPECIAL_FLOATS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 6.0, 7.0, 100.0, -100.0]
+SPECIAL_FLOATS = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    6.0,
+    7.0,
+    100.0,
+    -100.0,
+]
 SPECIAL_INTS = {DType.I32: [-(2**31), 2**31 - 1], DType.I64: [-(2**63), 2**63 - 1, 2**32]}
 
 
@@ -58,22 +75,103 @@ def special(dtype: DType) -> Array:
 # -- elementwise -------------------------------------------------------------------------------------------
 
 DOMAINS: dict[str, tuple[float, float]] = {
-    "RsqrtGrad": (0.1, 4.0), "SqrtGrad": (0.1, 4.0), "TanhGrad": (-1.0, 1.0), "SigmoidGrad": (0.0, 1.0),
-}  # fmt: skip
-UNARY = (
-    "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Erfc Exp Expm1 Floor Identity Inv IsFinite IsInf IsNan "
-    "LeakyRelu Log Log1p LogicalNot Neg OnesLike PreventGradient Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid "
-    "Sign Sin Sinh Snapshot Softplus Softsign Sqrt Square StopGradient Tan Tanh ZerosLike"
-).split()
-BROADCAST = (
-    "Add AddV2 Atan2 Div DivNoNan Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mul "
-    "MulNoNan NotEqual Equal Pow RealDiv SquaredDifference Sub Xdivy Xlog1py Xlogy"
-).split()
-SAME_SHAPE = (
-    "EluGrad InvGrad LeakyReluGrad ReciprocalGrad ReluGrad Relu6Grad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad "
-    "SoftsignGrad SqrtGrad TanhGrad"
-).split()
-DIVISION = "FloorDiv FloorMod Mod TruncateDiv TruncateMod".split()
+    "RsqrtGrad": (0.1, 4.0),
+    "SqrtGrad": (0.1, 4.0),
+    "TanhGrad": (-1.0, 1.0),
+    "SigmoidGrad": (0.0, 1.0),
+}
+UNARY = [
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "Ceil",
+    "Cos",
+    "Cosh",
+    "Elu",
+    "Erf",
+    "Erfc",
+    "Exp",
+    "Expm1",
+    "Floor",
+    "Identity",
+    "Inv",
+    "IsFinite",
+    "IsInf",
+    "IsNan",
+    "LeakyRelu",
+    "Log",
+    "Log1p",
+    "LogicalNot",
+    "Neg",
+    "OnesLike",
+    "PreventGradient",
+    "Reciprocal",
+    "Relu",
+    "Relu6",
+    "Rint",
+    "Round",
+    "Rsqrt",
+    "Selu",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Snapshot",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Square",
+    "StopGradient",
+    "Tan",
+    "Tanh",
+    "ZerosLike",
+]
+BROADCAST = [
+    "Add",
+    "AddV2",
+    "Atan2",
+    "Div",
+    "DivNoNan",
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "LogicalAnd",
+    "LogicalOr",
+    "Maximum",
+    "Minimum",
+    "Mul",
+    "MulNoNan",
+    "NotEqual",
+    "Equal",
+    "Pow",
+    "RealDiv",
+    "SquaredDifference",
+    "Sub",
+    "Xdivy",
+    "Xlog1py",
+    "Xlogy",
+]
+SAME_SHAPE = [
+    "EluGrad",
+    "InvGrad",
+    "LeakyReluGrad",
+    "ReciprocalGrad",
+    "ReluGrad",
+    "Relu6Grad",
+    "RsqrtGrad",
+    "SeluGrad",
+    "SigmoidGrad",
+    "SoftplusGrad",
+    "SoftsignGrad",
+    "SqrtGrad",
+    "TanhGrad",
+]
+DIVISION = ["FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"]
 
 
 def _domain(op: str) -> tuple[float, float]:
@@ -119,12 +217,27 @@ def _division(op: str, dtype: DType) -> Iterator[Sample]:
         yield Sample(op, (draw(dtype, (5, 13)), np.array(divisor, dtype.numpy)), known=frozenset({1}))
 
 
+def _pow(op: str, dtype: DType) -> Iterator[Sample]:
+    yield from _binary(op, dtype)
+    for exponent in (1.0, 2.0, 3.0, 0.5, -0.5, -1.0, 0.0, 2.5):
+        known = np.array(exponent, dtype.numpy)
+        yield Sample(op, (special(dtype), known), known=frozenset({1}))
+        yield Sample(op, (draw(dtype, (3, 5), (0.1, 8.0)), known), known=frozenset({1}))
+
+
 def _select(op: str, dtype: DType) -> Iterator[Sample]:
     conditions: list[tuple[Shape, Shape, Shape]] = [
-        ((), (5,), (5,)), ((3, 5), (3, 5), (3, 5)), ((67,), (67,), (67,)), ((0, 2), (0, 2), (0, 2)),
-    ]  # fmt: skip
+        ((), (5,), (5,)),
+        ((3, 5), (3, 5), (3, 5)),
+        ((67,), (67,), (67,)),
+        ((0, 2), (0, 2), (0, 2)),
+    ]
     vector: list[tuple[Shape, Shape, Shape]] = [((3,), (3, 5), (3, 5)), ((2,), (2, 3, 4), (2, 3, 4))]
-    broadcast: list[tuple[Shape, Shape, Shape]] = [((5,), (3, 5), (3, 1)), ((3, 1), (), (1, 4)), ((1,), (0, 2), ())]
+    broadcast: list[tuple[Shape, Shape, Shape]] = [
+        ((5,), (3, 5), (3, 1)),
+        ((3, 1), (), (1, 4)),
+        ((1,), (0, 2), ()),
+    ]
     for shapes in conditions + (vector if op == "Select" else broadcast):
         yes, no = (draw(dtype, s, key=(op, i)) for i, s in enumerate(shapes[1:]))
         yield Sample(op, (draw(DType.BOOL, shapes[0]), yes, no))
@@ -148,7 +261,19 @@ def _clip(op: str, dtype: DType) -> Iterator[Sample]:
 def _cast(op: str, dtype: DType) -> Iterator[Sample]:
     values = special(dtype)
     if dtype.is_float:
-        edges = [2.0**31, 2.0**31 - 1, -(2.0**31) - 1, 2.0**63, -(2.0**63), 1e19, -1e19, 1.9999, -1.9999, 65519, 65520]
+        edges = [
+            2.0**31,
+            2.0**31 - 1,
+            -(2.0**31) - 1,
+            2.0**63,
+            -(2.0**63),
+            1e19,
+            -1e19,
+            1.9999,
+            -1.9999,
+            65519,
+            65520,
+        ]
         edges += [1 + 2**-8, 1 + 3 * 2**-9, 2049.0000001, 1 + 2**-11 + 2**-30, 65519.999999, 3e38, 1.7e308]
         with np.errstate(all="ignore"):
             values = np.concatenate([values, np.array(edges).astype(dtype.numpy)])
@@ -172,25 +297,42 @@ def _add_n(op: str, dtype: DType) -> Iterator[Sample]:
 # -- reductions --------------------------------------------------------------------------------------------
 
 AXES: list[tuple[Shape, Any]] = [
-    ((), []), ((7,), [0]), ((3, 5), []), ((3, 5), [1]), ((3, 5), [0]), ((3, 5), [-1]), ((3, 5), [0, 1]),
-    ((2, 3, 4, 5), [0, -2]), ((2, 3, 4, 5), [1, 3]), ((2, 0), [1]), ((0, 3), [1]), ((0, 3), [0]), ((2, 131), [1]),
-    ((131, 2), [0]), ((3, 1), [1]), ((2, 3, 4), 1),
-]  # fmt: skip
-REDUCTIONS = "Sum Mean Prod Max Min All Any EuclideanNorm".split()
+    ((), []),
+    ((7,), [0]),
+    ((3, 5), []),
+    ((3, 5), [1]),
+    ((3, 5), [0]),
+    ((3, 5), [-1]),
+    ((3, 5), [0, 1]),
+    ((2, 3, 4, 5), [0, -2]),
+    ((2, 3, 4, 5), [1, 3]),
+    ((2, 0), [1]),
+    ((0, 3), [1]),
+    ((0, 3), [0]),
+    ((2, 131), [1]),
+    ((131, 2), [0]),
+    ((3, 1), [1]),
+    ((2, 3, 4), 1),
+]
+REDUCTIONS = ["Sum", "Mean", "Prod", "Max", "Min", "All", "Any", "EuclideanNorm"]
 
 
 def _reduce(op: str, dtype: DType) -> Iterator[Sample]:
     for attributes in OPS[op].samples:
-        for shape, axes in AXES:
+        for shape, axes in AXES if attributes["keep_dims"] else AXES[::3]:
             domain = (0.9, 1.1) if op == "Prod" else (-4.0, 4.0)
             value = draw(dtype, shape, domain, op)
             size = float(max(value.size, 1))
             scale = {"Sum": 4.0, "Mean": 4.0, "Prod": 1.0, "EuclideanNorm": 4.0}.get(op, 0.0) * size**0.5
             yield Sample(op, (value, np.array(axes, np.int32)), attributes, scale=scale)
         if dtype.is_float:
-            rows = np.array([[1, np.nan, 3], [np.nan, 1, 2], [1, 2, np.nan], [np.inf, 1, -np.inf], [1, -np.inf, 2]])
+            rows = np.array(
+                [[1, np.nan, 3], [np.nan, 1, 2], [1, 2, np.nan], [np.inf, 1, -np.inf], [1, -np.inf, 2]]
+            )
             yield Sample(op, (rows.astype(dtype.numpy), np.array(1, np.int64)), attributes)
-            yield Sample(op, (np.array([[-0.0, -0.0], [0.0, 0.0]]).astype(dtype.numpy), np.array(0)), attributes)
+            yield Sample(
+                op, (np.array([[-0.0, -0.0], [0.0, 0.0]]).astype(dtype.numpy), np.array(0)), attributes
+            )
         elif dtype is not DType.BOOL:
             rows = [[SPECIAL_INTS[dtype][1]] * 2, [-1, -2], [7, -8]]
             yield Sample(op, (np.array(rows, dtype.numpy), np.array([-1], np.int32)), attributes)
@@ -208,7 +350,9 @@ def _shapes(*numbers: int) -> Array:
     return np.array(numbers, np.int32)
 
 
-def _moved(cases: list[tuple[Shape, list[Array], dict[str, Any]]]) -> Callable[[str, DType], Iterator[Sample]]:
+def _moved(
+    cases: list[tuple[Shape, list[Array], dict[str, Any]]],
+) -> Callable[[str, DType], Iterator[Sample]]:
     """An op whose first operand is the tensor and whose other operands are static."""
 
     def generate(op: str, dtype: DType) -> Iterator[Sample]:
@@ -219,11 +363,32 @@ def _moved(cases: list[tuple[Shape, list[Array], dict[str, Any]]]) -> Callable[[
 
 
 RESHAPE = [
-    ((6,), (2, 3)), ((2, 3), (-1,)), ((2, 3, 4), (2, 12)), ((2, 3, 4), (-1, 4)), ((0, 3), (3, 0)), ((0, 3), (-1, 3)),
-    ((1,), ()), ((), (1, 1)), ((4, 3), (4, 1, 3)),
-]  # fmt: skip
-TRANSPOSE = [((), ()), ((5,), (0,)), ((3, 5), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4, 5), (0, 3, 1, 2)), ((0, 3), (1, 0))]
-BROADCAST_TO = [((), (3,)), ((5,), (3, 5)), ((3, 1), (3, 4)), ((2, 1, 3), (4, 2, 5, 3)), ((1,), (0,)), ((3, 5), (3, 5))]
+    ((6,), (2, 3)),
+    ((2, 3), (-1,)),
+    ((2, 3, 4), (2, 12)),
+    ((2, 3, 4), (-1, 4)),
+    ((0, 3), (3, 0)),
+    ((0, 3), (-1, 3)),
+    ((1,), ()),
+    ((), (1, 1)),
+    ((4, 3), (4, 1, 3)),
+]
+TRANSPOSE = [
+    ((), ()),
+    ((5,), (0,)),
+    ((3, 5), (1, 0)),
+    ((2, 3, 4), (2, 0, 1)),
+    ((2, 3, 4, 5), (0, 3, 1, 2)),
+    ((0, 3), (1, 0)),
+]
+BROADCAST_TO = [
+    ((), (3,)),
+    ((5,), (3, 5)),
+    ((3, 1), (3, 4)),
+    ((2, 1, 3), (4, 2, 5, 3)),
+    ((1,), (0,)),
+    ((3, 5), (3, 5)),
+]
 TILE = [((1, 3), (4, 1)), ((3, 1), (1, 5)), ((2, 3), (1, 1)), ((1,), (0,)), ((), ())]
 
 
@@ -238,14 +403,23 @@ STRIDED_SLICES: list[tuple[Shape, list[Array], dict[str, Any]]] = [
     ((3, 5), *_strided([1, 0], [2, 0], [1, 1], shrink_axis_mask=1, begin_mask=2, end_mask=2)),
     ((3, 5), *_strided([0, -1], [0, 0], [1, 1], ellipsis_mask=1, shrink_axis_mask=2)),
     ((3, 5), *_strided([0, 0, 1], [0, 0, 9], [1, 1, 1], new_axis_mask=1, begin_mask=2, end_mask=2)),
-    ((2, 3, 4), *_strided([0, 0, 0], [0, 0, 0], [1, 1, 1], ellipsis_mask=2, new_axis_mask=4, shrink_axis_mask=1)),
+    (
+        (2, 3, 4),
+        *_strided([0, 0, 0], [0, 0, 0], [1, 1, 1], ellipsis_mask=2, new_axis_mask=4, shrink_axis_mask=1),
+    ),
     ((2, 3, 4), *_strided([1], [2], [1])),
     ((3, 5), *_strided([2, 4], [0, 1], [-1, -2])),
     ((3, 5), *_strided([5], [9], [1])),
     ((0, 5), *_strided([0, 1], [0, 3], [1, 1], begin_mask=1, end_mask=1)),
     ((3, 5), *_strided([], [], [])),
 ]
-SLICES = [((7,), (2,), (3,)), ((3, 5), (0, 1), (-1, 2)), ((3, 5), (0, 0), (3, 5)), ((3, 5), (1, 2), (-1, -1)), ((0, 2), (0, 1), (0, 1))]
+SLICES = [
+    ((7,), (2,), (3,)),
+    ((3, 5), (0, 1), (-1, 2)),
+    ((3, 5), (0, 0), (3, 5)),
+    ((3, 5), (1, 2), (-1, -1)),
+    ((0, 2), (0, 1), (0, 1)),
+]
 
 
 def _fill(op: str, dtype: DType) -> Iterator[Sample]:
@@ -259,8 +433,15 @@ def _split(op: str, dtype: DType) -> Iterator[Sample]:
 
 
 def _split_v(op: str, dtype: DType) -> Iterator[Sample]:
-    for shape, sizes, axis in [((6,), [1, 2, 3], 0), ((4, 6), [2, -1], 1), ((4, 6), [4], 0), ((4, 6), [0, 4], -2)]:
-        yield Sample(op, (draw(dtype, shape), _shapes(*sizes), np.array(axis, np.int32)), {"num_split": len(sizes)})
+    for shape, sizes, axis in [
+        ((6,), [1, 2, 3], 0),
+        ((4, 6), [2, -1], 1),
+        ((4, 6), [4], 0),
+        ((4, 6), [0, 4], -2),
+    ]:
+        yield Sample(
+            op, (draw(dtype, shape), _shapes(*sizes), np.array(axis, np.int32)), {"num_split": len(sizes)}
+        )
 
 
 def _unpack(op: str, dtype: DType) -> Iterator[Sample]:
@@ -303,6 +484,7 @@ TABLE: dict[str, Generate] = {
     **dict.fromkeys(BROADCAST + SAME_SHAPE, _binary),
     **dict.fromkeys(DIVISION, _division),
     **dict.fromkeys(REDUCTIONS, _reduce),
+    "Pow": _pow,
     "Select": _select,
     "SelectV2": _select,
     "ClipByValue": _clip,
@@ -314,11 +496,28 @@ TABLE: dict[str, Generate] = {
     "BroadcastTo": _moved([(s, [_shapes(*t)], {}) for s, t in BROADCAST_TO]),
     "Tile": _moved([(s, [_shapes(*m)], {}) for s, m in TILE]),
     "ExpandDims": _moved([(s, [np.array(a, np.int32)], {}) for s in [(), (3, 5), (0,)] for a in (0, -1)]),
-    "Squeeze": _moved([((1, 3, 1), [], {}), ((1, 3, 1), [], {"squeeze_dims": (0,)}), ((1, 3, 1), [], {"squeeze_dims": (-1, 0)})]),
+    "Squeeze": _moved(
+        [
+            ((1, 3, 1), [], {}),
+            ((1, 3, 1), [], {"squeeze_dims": (0,)}),
+            ((1, 3, 1), [], {"squeeze_dims": (-1, 0)}),
+        ]
+    ),
     "StridedSlice": _moved(STRIDED_SLICES),
     "Slice": _moved([(s, [_shapes(*b), _shapes(*n)], {}) for s, b, n in SLICES]),
-    "ReverseV2": _moved([(s, [_shapes(*a)], {}) for s, a in [((7,), [0]), ((3, 5), [-1]), ((2, 3, 4), [0, 2]),
-                                                             ((0, 3), [0]), ((3, 1), [1]), ((3, 2), [])]]),
+    "ReverseV2": _moved(
+        [
+            (s, [_shapes(*a)], {})
+            for s, a in [
+                ((7,), [0]),
+                ((3, 5), [-1]),
+                ((2, 3, 4), [0, 2]),
+                ((0, 3), [0]),
+                ((3, 1), [1]),
+                ((3, 2), []),
+            ]
+        ]
+    ),
     "Fill": _fill,
     "Split": _split,
     "SplitV": _split_v,
@@ -330,7 +529,7 @@ TABLE: dict[str, Generate] = {
     "FusedBatchNorm": _batch_norm,
     "FusedBatchNormV2": _batch_norm,
     "FusedBatchNormV3": _batch_norm,
-}  # fmt: skip
+}
 
 
 def samples(op: str, dtype: DType) -> list[Sample]:

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -255,6 +256,21 @@ def test_scratch(register):
         np.testing.assert_array_equal(stitched([tf.zeros([1])], key, [tf.int64]), [0, 1, 1])
 
 
+def test_large_scratch_is_given_back(register):
+    key = register(
+        Handmade(
+            shape="dims[0] = 1; symbols[0] = 0;",
+            run="""char* p = (char*)host->scratch(0, 300 << 20);
+              for (long long i = 0; i < 300 << 20; i += 4096) p[i] = 1;
+              ((float*)out[0])[0] = 1;""",
+        )
+    )
+    process = psutil.Process()
+    before = process.memory_info().rss
+    stitched([tf.zeros([1])], key)
+    assert process.memory_info().rss - before < 150 << 20
+
+
 # ---- Threads -----------------------------------------------------------------------------------------------
 
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads an x86 register")
@@ -265,6 +281,23 @@ on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads an x86
 def test_parallel_loop_visits_each_element_once(register, elements):
     count, _, _ = stitched([tf.zeros([elements])], register(handmade.VISITS), [tf.int32] * 3)
     np.testing.assert_array_equal(count, np.ones(elements))
+
+
+@on_x86
+def test_parallel_loops_of_many_threads_at_a_time(register):
+    key = register(handmade.VISITS)
+    counts = []
+
+    def work():
+        for _ in range(10):
+            counts.append(stitched([tf.zeros([500])], key, [tf.int32] * 3)[0].numpy())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(counts, np.ones([80, 500]))
 
 
 @on_x86

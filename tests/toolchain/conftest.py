@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import stat
 import tempfile
@@ -20,14 +21,17 @@ from tf_stitch.toolchain.host import HostToolchain
 
 REAL_COMPILER = shutil.which("g++") or shutil.which("clang++")
 NOBODY = 65534
+LEAST = Target.baseline("x86-64-v2" if platform.machine() == "x86_64" else "aarch64")
+EXPORT = 'extern "C" __attribute__((visibility("default")))'
 
 needs_compiler = pytest.mark.skipif(REAL_COMPILER is None, reason="no g++ or clang++ in PATH")
 
 
 def answer(value: int, name: str = "") -> Source:
     """A library with one function, which tells it from others."""
-    text = f'#include "abi.h"\nextern "C" __attribute__((visibility("default"))) int answer() {{ return {value}; }}\n'
-    return Source(name or f"answer_{value}", text)
+    return Source(
+        name or f"answer_{value}", f'#include "abi.h"\n{EXPORT} int answer() {{ return {value}; }}\n'
+    )
 
 
 def call(artifact: object) -> int:
@@ -65,7 +69,7 @@ def find(cache: KernelCache, headers: Headers) -> Callable[..., HostToolchain]:
     """HostToolchain.find with this test's cache and headers."""
 
     def find(target: Target | None = None, timeout: float = 30.0) -> HostToolchain:
-        return HostToolchain.find(target or Target.baseline("x86-64-v2"), timeout, cache, headers)
+        return HostToolchain.find(target or LEAST, timeout, cache, headers)
 
     return find
 

@@ -282,9 +282,9 @@ def test_a_full_disk(
             demand_room(path)
         return write_bytes(path, data)
 
-    def make_workspace(dir: Path) -> str:
-        demand_room(dir)
-        return tempfile.mkdtemp(dir=dir)
+    def make_workspace(**where: Path) -> str:
+        demand_room(where["dir"])
+        return tempfile.mkdtemp(dir=where["dir"])
 
     if failing == "entry":
         monkeypatch.setattr(Path, "write_bytes", write_entry)

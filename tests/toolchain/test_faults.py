@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.conftest import REAL_COMPILER, FakeCompiler, answer, call, needs_compiler
+from tests.toolchain.conftest import LEAST, REAL_COMPILER, FakeCompiler, answer, call, needs_compiler
 from tests.toolchain.test_process import is_alive
 from tf_stitch.errors import BuildError
-from tf_stitch.plan.target import Target
 from tf_stitch.toolchain.artifact import Artifact
 from tf_stitch.toolchain.cache import KernelCache
 from tf_stitch.toolchain.failure import CompileError
@@ -44,7 +43,9 @@ def left_in_build(cache: KernelCache) -> list[Path]:
 def test_a_compiler_that_fails(find: Find, fake: FakeCompiler, cache: KernelCache) -> None:
     fake.does("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo note $i; echo error: $i is bad >&2; done; exit 3")
     error = failure(find())
-    assert str(error).startswith(f"kernel softmax: the compiler {fake.path} failed with exit code 3: error: 1 is bad")
+    assert str(error).startswith(
+        f"kernel softmax: the compiler {fake.path} failed with exit code 3: error: 1 is bad"
+    )
     assert str(error.source_path) in str(error)
     assert "\n" not in str(error)
     assert error.command.startswith(str(fake.path))
@@ -90,7 +91,9 @@ def test_a_compiler_that_went_away(find: Find, fake: FakeCompiler) -> None:
     assert "No such file" in str(failure(toolchain))
 
 
-def test_a_compiler_that_needs_the_locale(find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_needs_the_locale(
+    find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     fake.does('echo "error: $LC_ALL" >&2; exit 1')
     assert "error: C;" in str(failure(find()))
@@ -145,7 +148,9 @@ def test_when_all_fail_the_first_failure_is_told(find: Find, two: tuple[FakeComp
 # ---- the cache
 
 
-def test_a_corrupt_entry_is_built_again(find: Find, cache: KernelCache, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_entry_is_built_again(
+    find: Find, cache: KernelCache, caplog: pytest.LogCaptureFixture
+) -> None:
     (built,) = find().build([answer(1)])
     assert isinstance(built, Artifact)
     built.path.write_bytes(built.path.read_bytes()[:-100])
@@ -163,9 +168,7 @@ def test_a_read_only_cache(unprivileged: Path, caplog: pytest.LogCaptureFixture)
     (kernels / "abi.h").write_text("")
     root = unprivileged / "cache"
     root.mkdir(mode=0o555)
-    toolchain = HostToolchain.find(
-        Target.baseline("x86-64-v2"), 30.0, KernelCache(root), Headers(kernels, kernels / "prelude")
-    )
+    toolchain = HostToolchain.find(LEAST, 30.0, KernelCache(root), Headers(kernels, kernels / "prelude"))
     assert [call(artifact) for artifact in toolchain.build([answer(1), answer(2)])] == [1, 2]
     assert caplog.text.count("is not written") == 1
     assert toolchain.build([answer(1)])[0].compile_seconds == 0.0
@@ -189,7 +192,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk(small_disk: Path, headers: Headers, caplog: pytest.LogCaptureFixture) -> None:
     cache = KernelCache(small_disk / "cache")
-    toolchain = HostToolchain.find(Target.baseline("x86-64-v2"), 30.0, cache, headers)
+    toolchain = HostToolchain.find(LEAST, 30.0, cache, headers)
     built = toolchain.build([answer(number) for number in range(5)])
     assert [call(artifact) for artifact in built] == [0, 1, 2, 3, 4]
     assert caplog.text.count("is not written: No space left on device") == 1
@@ -222,15 +225,15 @@ def test_no_place_at_all(
 BUILD_MANY = """
 import sys, hashlib
 from pathlib import Path
-from tests.toolchain.conftest import answer, call
-from tf_stitch.plan.target import Target
+from tests.toolchain.conftest import LEAST, answer, call
 from tf_stitch.toolchain.cache import KernelCache
 from tf_stitch.toolchain.headers import Headers
 from tf_stitch.toolchain.host import HostToolchain
 kernels = Path(sys.argv[1])
 headers = Headers(kernels, kernels / "prelude" / "cpu")
-toolchain = HostToolchain.find(Target.baseline("x86-64-v2"), 30.0, KernelCache(), headers)
-print([call(artifact) for artifact in toolchain.build([answer(number) for number in range(int(sys.argv[2]))])])
+toolchain = HostToolchain.find(LEAST, 30.0, KernelCache(), headers)
+built = toolchain.build([answer(number) for number in range(int(sys.argv[2]))])
+print([call(artifact) for artifact in built])
 """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.conftest import FakeCompiler, answer, call, needs_compiler
+from tests.toolchain.conftest import LEAST, REAL_COMPILER, FakeCompiler, answer, call, needs_compiler
 from tf_stitch.plan.target import Target
 from tf_stitch.toolchain.artifact import Artifact, Source
 from tf_stitch.toolchain.cache import KernelCache
@@ -70,7 +70,10 @@ def test_misses_are_built_in_parallel(find: Find, fake: FakeCompiler, tmp_path: 
     # Each compile waits until another has started: alone, none would end.
     started = tmp_path / "started"
     started.mkdir()
-    fake.does(f"touch {started}/$$; while [ $(ls {started} | wc -l) -lt 2 ]; do sleep 0.01; done; exec g++ \"$@\"")
+    fake.does(
+        f"touch {started}/$$; while [ $(ls {started} | wc -l) -lt 2 ]; do sleep 0.01; done\n"
+        f'exec {REAL_COMPILER} "$@"'
+    )
     built = find(timeout=20.0).build([answer(1), answer(2)])
     assert [call(artifact) for artifact in built] == [1, 2]
 
@@ -80,7 +83,8 @@ def test_many_threads_on_one_key(find: Find, fake: FakeCompiler) -> None:
     toolchain = find()
     answers: list[int] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(call(toolchain.build([answer(5)])[0]))) for _ in range(16)
+        threading.Thread(target=lambda: answers.append(call(toolchain.build([answer(5)])[0])))
+        for _ in range(16)
     ]
     for thread in threads:
         thread.start()
@@ -123,12 +127,14 @@ def test_the_key_does_not_depend_on_where_things_are(find: Find, headers: Header
     moved = tmp_path / "elsewhere"
     headers.kernels.rename(moved)
     cache = KernelCache(tmp_path / "other-cache")
-    again = HostToolchain.find(Target.baseline("x86-64-v2"), 30.0, cache, Headers(moved, moved / "prelude" / "cpu"))
+    again = HostToolchain.find(LEAST, 30.0, cache, Headers(moved, moved / "prelude" / "cpu"))
     moved.rename(headers.kernels)
     assert again.key(answer(1)) == find().key(answer(1))
 
 
-def test_the_key_changes_with_the_compiler(find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_changes_with_the_compiler(
+    find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake.compiles(version="g++ 12.2.0")
     before = find().key(answer(1))
     fake.compiles(version="g++ 12.2.0 (patched)")  # the same path
@@ -195,7 +201,9 @@ def test_libm_is_found_in_the_process(find: Find) -> None:
     assert call(built) == 49
 
 
-def test_other_include_paths_do_not_meddle(find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_include_paths_do_not_meddle(
+    find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil" / "extra.h").write_text("#define EXTRA 1\n")
     monkeypatch.setenv("CPATH", str(tmp_path / "evil"))

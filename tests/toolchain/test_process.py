@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from tf_stitch.toolchain.process import Runner
+from tf_stitch.toolchain.process import Outcome, Runner
 
 
-def run(command: list[str], timeout: float = 10.0) -> object:
+def run(command: list[str], timeout: float = 10.0) -> Outcome:
     return Runner().run(command, cwd=Path("/"), environment=dict(os.environ), timeout=timeout)
 
 
@@ -23,7 +25,9 @@ def is_alive(pid: int) -> bool:
 
 
 def test_output_exit_code_and_cpu_time() -> None:
-    outcome = run(["sh", "-c", "echo out; echo err >&2; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3"])
+    outcome = run(
+        ["sh", "-c", "echo out; echo err >&2; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3"]
+    )
     assert (outcome.exit_code, outcome.timed_out, outcome.output) == (3, False, "out\nerr\n")
     assert 0.01 < outcome.cpu_seconds < 5
 
@@ -72,7 +76,20 @@ def test_stop_kills_what_runs_and_starts_nothing_more() -> None:
 
 @pytest.mark.parametrize("count", [20])
 def test_no_descriptor_is_leaked(count: int) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    def open_descriptors() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    before = open_descriptors()
     for _ in range(count):
         run(["true"])
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert open_descriptors() <= before
+
+
+def test_a_process_that_ignores_its_children() -> None:
+    code = (
+        "import signal, os; from pathlib import Path; from tf_stitch.toolchain.process import Runner\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "outcome = Runner().run(['echo', 'hi'], cwd=Path('/'), environment=dict(os.environ), timeout=5)\n"
+        "assert outcome.ok and outcome.output == 'hi\\n', outcome\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -102,7 +102,7 @@ class Optimizer:
 
     def __call__(self, item: GrapplerItem) -> bytes | None:
         """A serialized GraphDef, or None to leave the graph as it is. Never raises."""
-        if not enabled() or item.item_id.startswith(FALLBACK_PREFIX):
+        if not enabled() or FALLBACK_PREFIX in item.item_id:
             return None
         started = time.perf_counter()
         try:
@@ -129,6 +129,11 @@ class Optimizer:
         with self._lock:
             self._memo.clear()
             self._memo_bytes = 0
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any thread has something to raise."""
+        return bool(self._pending)
 
     def raise_pending(self) -> None:
         """Raises what went wrong on this thread under TF_STITCH_STRICT=1.

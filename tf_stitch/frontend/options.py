@@ -80,12 +80,26 @@ def add_optimizer(config_proto: Proto, params: str) -> None:
 
 
 def stitched_options(options: FunctionCallOptions, params: str) -> FunctionCallOptions:
-    """The same options of a call, with "tf_stitch" enabled."""
-    return _stitched(options.config_proto_serialized, options.executor_type, params)
+    """The same options of a call, with "tf_stitch" enabled: a new object, for TensorFlow changes them in place."""
+    return options_of(stitched_config(options.config_proto_serialized, params), options.executor_type)
+
+
+def options_of(serialized: bytes, executor_type: str | None) -> FunctionCallOptions:
+    options = FunctionCallOptions(executor_type=executor_type)
+    options._config_proto_serialized = serialized  # noqa: SLF001  the setter takes no bytes
+    return options
 
 
 @functools.lru_cache(maxsize=128)
-def _stitched(serialized: bytes, executor_type: str | None, params: str) -> FunctionCallOptions:
+def stitched_config(serialized: bytes, params: str) -> bytes:
+    """A serialized ConfigProto with "tf_stitch" enabled."""
     config = config_pb2.ConfigProto.FromString(serialized)
     add_optimizer(config, params)
-    return FunctionCallOptions(executor_type=executor_type, config_proto=config)
+    return config.SerializeToString(deterministic=True)
+
+
+@functools.lru_cache(maxsize=128)
+def is_stitched(serialized: bytes) -> bool:
+    """Whether a serialized ConfigProto enables "tf_stitch"."""
+    config = config_pb2.ConfigProto.FromString(serialized)
+    return any(o.name == OPTIMIZER_NAME for o in config.graph_options.rewrite_options.custom_optimizers)

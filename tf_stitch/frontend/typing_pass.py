@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import BodyBuilder, Broadcast, Reshape
 from tf_stitch.ir.graph import Value
@@ -29,7 +31,7 @@ from tf_stitch.ops.compute import COMPUTE_TYPES
 from tf_stitch.ops.extents import extents_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tf_stitch.ir.graph import Node
 
@@ -45,12 +47,15 @@ PASSING = frozenset({
 
 
 class Types:
-    """Types and extents of the values seen so far. `settle` writes the last word on equal symbols into them."""
+    """Types and extents of the values seen so far, and constants among them.
 
-    def __init__(self, constants: Mapping[Value, Any]) -> None:
+    `settle` writes the last word on equal symbols into them.
+    """
+
+    def __init__(self, constants: dict[Value, Any]) -> None:
         self.types: dict[str, tuple[TensorType, ...]] = {}
         self.extents: dict[Value, tuple[Dim, ...]] = {}
-        self._constants = constants
+        self.constants = constants
         self._dims = _Dims()
         self._builder = _TypeBuilder(self._dims)
         self._steps: dict[TensorType, int] = {}
@@ -105,10 +110,24 @@ class Types:
         for index, dims in known:
             if dims is not None:
                 self.extents[Value(node.name, index)] = dims
+                self._note_constant(node, index, dims)
+
+    def _note_constant(self, node: Node, index: int, dims: Sequence[Dim]) -> None:
+        """Integer arithmetic on constants is a constant: the permutation that tf.tensordot concatenates, say."""
+        type_ = self.types[node.name][index]
+        if (
+            type_.dtype in (DType.I32, DType.I64)
+            and type_.shape is not None
+            and all(d.is_static for d in (*dims, *type_.shape))
+            and node.inputs
+            and all(v in self.constants for v in node.inputs)
+        ):
+            values = np.array([d.coefficient for d in dims], type_.dtype.numpy)
+            self.constants[Value(node.name, index)] = values.reshape([d.coefficient for d in type_.shape])
 
     def _knowledge(self, node: Node) -> tuple[tuple[Any, ...], tuple[tuple[Dim, ...] | None, ...]]:
         """The operands' values, and the dims they hold, where known."""
-        return tuple(map(self._constants.get, node.inputs)), tuple(map(self.extents.get, node.inputs))
+        return tuple(map(self.constants.get, node.inputs)), tuple(map(self.extents.get, node.inputs))
 
     def _inferred(
         self, node: Node, outputs: int, declared: Sequence[Declared] | None
@@ -125,9 +144,18 @@ class Types:
             return operands if node.op == "IdentityN" else [operands[0]] * outputs
         if node.op in ("Merge", "RefMerge"):
             return [self._common(operands)]
+        if node.op == "Reshape":
+            return [self._reshaped(node, operands[0])]
         if node.op == "ResourceGather" and declared:
             return [self._gathered(node, operands[1], declared[0])]
         return None
+
+    def _reshaped(self, node: Node, operand: TensorType) -> TensorType | None:
+        """A reshape whose -1 is no product of known dims: the others are what the shape operand holds."""
+        dims = self.extents.get(node.inputs[1])
+        if dims is None:
+            return None
+        return TensorType(operand.dtype, tuple(self._dims.fresh() if d.coefficient < 0 else d for d in dims))
 
     def _gathered(self, node: Node, indices: TensorType, declared: Declared) -> TensorType | None:
         """Rows of a variable, whose own shape is not known here: the dims of the indices, then what is declared."""

@@ -1,4 +1,4 @@
-"""Body: what a cluster computes, in a dozen primitives. The planner, the lowering and the interpreter see this.
+"""Body: what a cluster computes, in a dozen primitives. Planner, lowering and interpreter see this.
 
     x: f32[B, 768]                      %0 = input 0            : f32[B, 768]
     y = tf.nn.softmax(x)         ->     %1 = max %0 over (1)    : f32[B, 1]
@@ -196,8 +196,8 @@ class BodyBuilder:
     def quotient(self, whole: Dim, part: Dim) -> Dim | None:
         """`whole / part`, which must be exact for the graph to be valid; None where nothing says what it is.
 
-        Where it is exact only for some values of a lone symbol (`768*s / 98304`), the symbol is joined to a multiple
-        of a new one (`s = 128*q`): a call with another value does not pass the guards.
+        Where it is exact only for some values of a lone symbol (`768*s / 98304`), the symbol is joined to a
+        multiple of a new one (`s = 128*q`): a call with another value does not pass the guards.
         """
         whole, part = self.canonical(whole), self.canonical(part)
         exact = whole.divided_by(part)
@@ -277,7 +277,7 @@ class BodyBuilder:
         if have is dtype:
             return value
         if DType.F32 not in (have, dtype) and (have.compute is not have or dtype.compute is not dtype):
-            return self.convert(self.convert(value, DType.F32), dtype)  # as TF: f64 and i64 round twice to f16
+            return self.convert(self.convert(value, DType.F32), dtype)  # as TF: f64 and i64 round twice
         step = self._steps[value]
         if isinstance(step.op, Constant):
             return self.constant(converted(np.asarray(step.op.value(have)), dtype), dtype)
@@ -297,7 +297,8 @@ class BodyBuilder:
             dim = ONE
             for shape in padded:
                 if not self.canonical(shape[axis]).is_one:
-                    dim = shape[axis] if dim.is_one else self.join(dim, shape[axis], f"broadcast, axis {axis}")
+                    what = f"broadcast, axis {axis}"
+                    dim = shape[axis] if dim.is_one else self.join(dim, shape[axis], what)
             result.append(self.canonical(dim))
         return tuple(result)
 
@@ -312,7 +313,9 @@ class BodyBuilder:
             if not mine.is_one:
                 self.join(mine, theirs, "broadcast")
         have, shape = self.shape(value), tuple(self.canonical(d) for d in shape)
-        return value if have == shape else self._add(Broadcast(), (value,), TensorType(self.dtype(value), shape))
+        if have == shape:
+            return value
+        return self._add(Broadcast(), (value,), TensorType(self.dtype(value), shape))
 
     def reshape(self, value: int, shape: Shape) -> int:
         shape = tuple(self.canonical(d) for d in shape)
@@ -357,7 +360,8 @@ class BodyBuilder:
         if axes:
             result = self._add(Reduce(function, axes), (self.widen(value),), TensorType(dtype.compute, kept))
             result = self.convert(result, dtype)
-        return result if keep_dims else self.reshape(result, tuple(d for a, d in enumerate(shape) if a not in axes))
+        left = tuple(d for a, d in enumerate(shape) if a not in axes)
+        return result if keep_dims else self.reshape(result, left)
 
     def finish(self, outputs: Sequence[int]) -> Body:
         """The body, dead steps left out, joined dims under one name."""
@@ -402,7 +406,7 @@ def _moves_nothing(op: Op) -> bool:
     return isinstance(op, Broadcast | Reshape)
 
 
-_INTEGER_RANGE = {DType.I32: (-(2.0**31), 2.0**31), DType.I64: (-(2.0**63), 2.0**63)}
+_LEAST = {DType.I32: -(2**31), DType.I64: -(2**63)}
 
 
 def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
@@ -411,9 +415,10 @@ def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]
     That is what x86 does (`cvttss2si`), and hence TensorFlow's CPU kernel (core/kernels/cast_op.h).
     """
     with np.errstate(all="ignore"):
-        if dtype in _INTEGER_RANGE and array.dtype.kind not in "iub":
-            low, high = _INTEGER_RANGE[dtype]
-            whole = np.trunc(array.astype(np.float64))
-            inside = (whole >= low) & (whole < high)  # False for NaN
-            return np.where(inside, np.where(inside, whole, 0.0).astype(dtype.numpy), np.iinfo(dtype.numpy).min)
-        return array.astype(dtype.numpy)
+        if dtype not in _LEAST or array.dtype.kind in "iub":
+            return array.astype(dtype.numpy)
+        least = _LEAST[dtype]
+        whole = np.trunc(array.astype(np.float64))
+        inside = (whole >= least) & (whole < -least)  # False for NaN
+        truncated = np.where(inside, whole, 0.0).astype(dtype.numpy)
+        return np.where(inside, truncated, np.asarray(least, dtype.numpy))

@@ -1,13 +1,8 @@
-"""A Body as text, one step a line.
-
-    %0 = input 0            : f32[B, 768]
-    %1 = max %0 over (1)    : f32[B, 1]
-    return %1
-"""
+"""A Body as text, one step a line: `%1 = max %0 over (1) : f32[B, 1]`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from tf_stitch.ir.body import (
     Broadcast,
@@ -56,8 +51,6 @@ def _right_hand(step: Step) -> str:
             return f"slice {operands} from {_numbers(begin)} step {_numbers(steps)}"
         case Reduce(function, axes):
             return f"{function} {operands} over {_numbers(axes)}"
-        case _:
-            assert_never(step.op)
 
 
 def _names(steps: tuple[int, ...]) -> str:

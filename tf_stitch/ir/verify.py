@@ -1,8 +1,8 @@
-"""The invariants of a Body, checked. Runs in tests and at debug level; a failure is a bug of ours, never a user's."""
+"""The invariants of a Body, checked in tests and at debug level. A failure is a bug of ours, not a user's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.body import (
     Broadcast,
@@ -15,7 +15,7 @@ from tf_stitch.ir.body import (
     Slice,
     Transpose,
 )
-from tf_stitch.ir.types import ONE, Dim, DType, product
+from tf_stitch.ir.types import NUMBERS, ONE, Dim, DType, product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,11 +36,8 @@ def verify_body(body: Body, functions: Mapping[str, Any], reducers: Mapping[str,
     Raises:
       BrokenInvariant: naming the step and the rule.
     """
-    for index, step in enumerate(body.steps):
-        try:
-            _verify_step(body, index, functions, reducers)
-        except BrokenInvariant as broken:
-            raise BrokenInvariant(f"step {index}, {step.op} of {step.operands}: {step.type}: {broken}") from None
+    for index in range(len(body.steps)):
+        _verify_named(body, index, functions, reducers)
     inputs = [s.op.index for s in body.steps if isinstance(s.op, Input)]
     _check(len(set(inputs)) == len(inputs), "an input is read by one step only")
     _check(all(0 <= o < len(body.steps) for o in body.outputs), "an output is a step")
@@ -62,10 +59,21 @@ def _check(holds: bool, rule: str) -> None:
         raise BrokenInvariant(rule)
 
 
+def _verify_named(body: Body, index: int, functions: Mapping[str, Any], reducers: Mapping[str, Any]) -> None:
+    try:
+        _verify_step(body, index, functions, reducers)
+    except BrokenInvariant as broken:
+        step = body.steps[index]
+        what = f"{step.op} of {step.operands}, {step.type}"
+        raise BrokenInvariant(f"step {index}, {what}: {broken}") from None
+
+
 def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers: Mapping[str, Any]) -> None:
     step = body.steps[index]
     _check(all(0 <= o < index for o in step.operands), "a step reads earlier steps only")
-    _check(step.type.shape is not None and step.type.dtype is not DType.OTHER, "a step has a rank and a dtype")
+    _check(
+        step.type.shape is not None and step.type.dtype is not DType.OTHER, "a step has a rank and a dtype"
+    )
     _check(all(d.coefficient >= 0 for d in step.type.dims), "a dim is not negative")
     operands = [body.steps[o].type for o in step.operands]
     match step.op:
@@ -79,7 +87,8 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
         case Extent(dim):
             _check(not operands and step.type.shape == (), "an extent is a scalar")
             _check(not dim.is_static, "an extent that is known is a constant")
-            _check(step.type.dtype in (DType.F32, DType.F64, DType.I32, DType.I64), "an extent is a number")
+            _check(step.type.dtype in NUMBERS, "an extent is a number")
+            _check(step.type.dtype.compute is step.type.dtype, "an extent has a compute dtype")
         case Elementwise(function):
             _verify_elementwise(step, operands, None if function == "convert" else functions.get(function))
         case Reduce(function, axes):
@@ -89,8 +98,6 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
             _check(len(operands) == 1, "a movement reads one step")
             _check(operands[0].dtype is step.type.dtype, "a movement keeps the dtype")
             _verify_movement(body, step, operands[0])
-        case _:
-            assert_never(step.op)
 
 
 def _verify_elementwise(step: Step, operands: list[TensorType], function: Any) -> None:
@@ -101,7 +108,9 @@ def _verify_elementwise(step: Step, operands: list[TensorType], function: Any) -
         source, target = operands[0].dtype, step.type.dtype
         _check(source is not target, "a conversion changes the dtype")
         halves = source.compute is not source or target.compute is not target
-        _check(not halves or DType.F32 in (source, target), "f16 and bf16 are reached from f32 and left for it")
+        _check(
+            not halves or DType.F32 in (source, target), "f16 and bf16 are reached from f32 and left for it"
+        )
         return
     _check(len(operands) == function.arity, f"{function.name} has {function.arity} operands")
     selectors, rest = operands[: function.selectors], operands[function.selectors :]
@@ -111,7 +120,9 @@ def _verify_elementwise(step: Step, operands: list[TensorType], function: Any) -
     (dtype,) = dtypes
     _check(dtype.compute is dtype, "arithmetic runs in compute dtypes")
     _check(dtype in function.dtypes, f"{function.name} is defined for {dtype.value}")
-    _check(step.type.dtype is (DType.BOOL if function.to_bool else dtype), "the result has the function's dtype")
+    _check(
+        step.type.dtype is (DType.BOOL if function.to_bool else dtype), "the result has the function's dtype"
+    )
 
 
 def _verify_reduce(step: Step, operands: list[TensorType], axes: tuple[int, ...], reducer: Any) -> None:
@@ -132,7 +143,8 @@ def _verify_movement(body: Body, step: Step, operand: TensorType) -> None:
     match step.op:
         case Broadcast():
             _check(len(have) == len(want), "a broadcast keeps the rank")
-            _check(all(h == w or h.is_one for h, w in zip(have, want, strict=True)), "only dims of 1 are repeated")
+            kept = all(h == w or h.is_one for h, w in zip(have, want, strict=True))
+            _check(kept, "only dims of 1 are repeated")
         case Reshape():
             _check(product(have) == product(want), "a reshape keeps the number of elements")
         case Transpose(permutation):
@@ -165,5 +177,5 @@ def _verify_slice(body: Body, have: Dim, want: Dim, begin: int, step: int) -> No
     if have.is_static:
         _check(needed <= have, "a slice does not run over the end")
     else:
-        enough = any(large == have and small.is_static and needed <= small for small, large in body.requires)
-        _check(enough, "a slice of an unknown extent is guarded")
+        known = [small for small, large in body.requires if large == have and small.is_static]
+        _check(any(needed <= small for small in known), "a slice of an unknown extent is guarded")

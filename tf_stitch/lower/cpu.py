@@ -4,6 +4,11 @@
   SPLIT   few long rows: a task is a block of one row; the parallel loop is joined after each sweep
   BLOCKS  no reduction: a task is some blocks of the vector axis
 
+Short rows are packed: an activation over NHWC with a parameter per channel becomes one long row, and the parameter a
+tile that holds its channels again and again.
+
+    x[row, 24] * alpha[24]   ->   x[n] * alpha_repeated[n - begin]      blocks are a multiple of 24 long
+
 ROWS and SPLIT cut a row into the same blocks and combine their partial results in the same order, so they give the
 same bits, and the choice between them may depend on the number of threads.
 """
@@ -11,15 +16,29 @@ same bits, and the choice between them may depend on the number of threads.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
-from tf_stitch.ir.types import DType
-from tf_stitch.lower.kernel import Compute, Kernel, Load, Nest, Store
+from tf_stitch.ir.types import ONE, Dim, DType
+from tf_stitch.lower.kernel import (
+    Access,
+    Buffer,
+    Compute,
+    Kernel,
+    Load,
+    Nest,
+    Place,
+    Repeat,
+    Statement,
+    Store,
+    Sweep,
+)
 from tf_stitch.ops import FUNCTIONS, Cost
 from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
 _ELEMENTWISE_BLOCK = 4096
+_LONGEST_PACKED = 512
 
 
 class Driver(enum.Enum):
@@ -44,8 +63,44 @@ class Schedule:
     block: int
 
 
-def schedule(kernel: Kernel, target: Target) -> tuple[Schedule, ...]:
-    return tuple(_schedule(nest, target) for nest in kernel.nests)
+def schedule(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Schedule, ...]]:
+    """The kernel with its short rows packed, and a schedule for each of its nests."""
+    kernel = replace(kernel, nests=tuple(_packed(nest) for nest in kernel.nests))
+    return kernel, tuple(_schedule(nest, target) for nest in kernel.nests)
+
+
+def _packed(nest: Nest) -> Nest:
+    """A nest of short rows as one of a single long row; the nest itself where that is not possible.
+
+    It is where every access crosses all rows as one, or is the same for each row.
+    """
+    if nest.reductions or len(nest.outer) != 1 or not nest.inner[-1].is_static:
+        return nest
+    period = nest.inner[-1].coefficient
+    whole = (Dim(period), ONE)
+    accesses = [s.access for s in nest.sweeps[0].elements if isinstance(s, Load | Store)]
+    same = {a for a in accesses if a.strides[0] == Dim(0) and a.strides[1] == ONE}
+    rows = nest.sweeps[0].row
+    per_row = any(s.access.strides[0] != Dim(0) for s in rows if isinstance(s, Load))
+    if not same or per_row or period > _LONGEST_PACKED or not all(a.strides == whole or a in same for a in accesses):
+        return nest
+    repeats = {
+        access: Repeat(
+            Buffer(Place.TILE, n, f"{access.buffer.name}_{n}_repeated", access.buffer.dtype, ONE), access, period
+        )
+        for n, access in enumerate(sorted(same, key=lambda a: (a.buffer.index, a.offset)))
+    }
+
+    def packed(s: Statement) -> Statement:
+        if not isinstance(s, Load | Store):
+            return s
+        if s.access in repeats:
+            return replace(s, access=Access(repeats[s.access].tile, (ONE,)))
+        return replace(s, access=replace(s.access, strides=s.access.strides[1:]))
+
+    sweep = Sweep(tuple(packed(s) for s in rows), tuple(packed(s) for s in nest.sweeps[0].elements))
+    length = nest.outer[0] * nest.inner[-1]
+    return replace(nest, outer=(), inner=(length,), sweeps=(sweep,), repeats=tuple(repeats.values()))
 
 
 def _schedule(nest: Nest, target: Target) -> Schedule:
@@ -70,6 +125,10 @@ def _schedule(nest: Nest, target: Target) -> Schedule:
             body = "narrow"
     elif extent.coefficient % lanes == 0:
         body = "wide"
+    if nest.repeats:
+        period = nest.repeats[0].period
+        unit = period * lanes // math.gcd(period, lanes)
+        return Schedule(Driver.BLOCKS, lanes, native, body, unit * max(1, _ELEMENTWISE_BLOCK // unit))
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)
     long_row = not extent.is_static or extent.coefficient >= 2 * _REDUCTION_BLOCK

@@ -121,10 +121,20 @@ class Sweep:
     elements: tuple[Statement, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A tile that holds the `period` elements at `source` again and again; filled once by each task."""
+
+    tile: Buffer
+    source: Access
+    period: int
+
+
 @dataclass(frozen=True)
 class Nest:
     """A loop nest. `inner[-1]` is the vector axis.
 
+    repeats: tiles whose element `n - begin` belongs to element n of a block that begins at `begin`.
     nanoseconds: estimate for one element, all sweeps; the host sizes its tasks by it.
     """
 
@@ -135,6 +145,7 @@ class Nest:
     reductions: tuple[Reduction, ...]
     tiles: tuple[Buffer, ...]
     nanoseconds: float
+    repeats: tuple[Repeat, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

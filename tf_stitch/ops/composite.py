@@ -58,13 +58,18 @@ def _log_softmax(b: BodyBuilder, x: Operands) -> int:
 
 
 def _batch_norm(outputs: int) -> OpDef:
-    """`(x - mean) * (rsqrt(variance + epsilon) * scale) + offset` in f32, as core/kernels/fused_batch_norm_op.cc."""
+    """`(x - mean) * (rsqrt(variance + epsilon) * scale) + offset`, in f32.
+
+    That is the order of core/kernels/fused_batch_norm_op.cc.
+    """
     names = {5: ("FusedBatchNorm", "FusedBatchNormV2"), 6: ("FusedBatchNormV3",)}[outputs]
 
     def expand(b: BodyBuilder, x: Operands) -> Sequence[int | None]:
         if x.attribute("is_training", True):
             raise x.unsupported("is_training=True")
-        scale, offset, mean, variance = (_along_channels(b, x, x[0], b.convert(x[i], DType.F32)) for i in range(1, 5))
+        scale, offset, mean, variance = (
+            _along_channels(b, x, x[0], b.convert(x[i], DType.F32)) for i in range(1, 5)
+        )
         epsilon = b.constant(x.attribute("epsilon", 1e-4), DType.F32)
         factor = b.apply("mul", b.apply("rsqrt", b.apply("add", variance, epsilon)), scale)
         centred = b.apply("sub", b.widen(x[0]), mean)

@@ -1,15 +1,16 @@
-"""Types of compute-intensive ops, and of others that we never generate code for: dims flow through them.
+"""Types of compute-intensive ops, and of others that no code is generated for: dims flow through them.
 
-A rule gives the type of each output from those of the operands, as TensorFlow's shape functions do but with symbols:
-`MatMul` of `f32[B, 768]` and `f32[768, 3072]` is `f32[B, 3072]`. None stands for an output that has a dim which is no
-product of known dims (`ceil(H / 2)`): the importer then takes what the graph declares.
+A rule gives the type of each output from those of the operands, as TensorFlow's shape functions do, but with
+symbols: `MatMul` of `f32[B, 768]` and `f32[768, 3072]` is `f32[B, 3072]`. None stands for an output that has
+a dim which is no product of known dims (`ceil(H / 2)`): the importer then takes what the graph declares.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tf_stitch.ir.types import Dim, DType, TensorType, product
+from tf_stitch.ir.types import Dim, DType, TensorType
 from tf_stitch.ops.extents import dim_sum
 
 if TYPE_CHECKING:
@@ -20,50 +21,68 @@ if TYPE_CHECKING:
     from tf_stitch.ir.graph import Node
     from tf_stitch.ir.types import Shape
 
-    Types = tuple[TensorType, ...]
     Constants = Sequence[np.ndarray[Any, Any] | None]
     Extents = Sequence[tuple[Dim, ...] | None]
-    Rule = Callable[[Node, Types, Constants, Extents], tuple[TensorType | None, ...]]
-    ShapeRule = Callable[[Node, Types, Constants, Extents], Shape]
+    Rule = Callable[[Node, tuple[TensorType, ...], Constants, Extents], tuple[TensorType | None, ...]]
 
 
-class _Underivable(Exception):
-    """A dim of the result is no product of known dims, or the rank is not known."""
+class _Underivable(Exception):  # noqa: N818 (it names what happened)
+    """A dim of the result is no product of known dims, or a rank is not known."""
 
 
-def _shape(type_: TensorType) -> Shape:
-    if type_.shape is None:
-        raise _Underivable
-    return type_.shape
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of a node and its operands."""
+
+    node: Node
+    types: Sequence[TensorType]
+    constants: Constants
+    extents: Extents
+
+    def attribute(self, name: str, default: Any) -> Any:
+        return self.node.attributes.get(name, default)
+
+    def shape(self, index: int) -> Shape:
+        shape = self.types[index].shape
+        if shape is None:
+            raise _Underivable
+        return shape
+
+    def integers(self, index: int) -> list[int]:
+        """The value of a constant operand, flat."""
+        constant = self.constants[index]
+        if constant is None:
+            raise _Underivable
+        return [int(i) for i in constant.ravel()]
+
+    def dims(self, index: int) -> Shape:
+        """The dims that a shape operand holds."""
+        extents = self.extents[index]
+        dims = extents if self.constants[index] is None else tuple(map(Dim, self.integers(index)))
+        if dims is None or any(d.coefficient < 0 for d in dims):
+            raise _Underivable
+        return dims
+
+    def axis(self, index: int, rank: int) -> int:
+        (axis,) = self.integers(index)
+        if not -rank <= axis < rank:
+            raise _Underivable
+        return axis % rank
 
 
-def _typed(rule: ShapeRule, dtype: Callable[[Node, Types], DType] = lambda node, types: types[0].dtype) -> Rule:
-    """A rule for an op of one output, from one for its shape."""
+def _typed(shape: Callable[[_Facts], Shape], dtype: Callable[[_Facts], DType] | None = None) -> Rule:
+    """The rule of an op of one output, from one for its shape; its dtype is that of the first operand."""
 
-    def typed(node: Node, types: Types, constants: Constants, extents: Extents) -> tuple[TensorType | None, ...]:
+    def rule(
+        node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
+    ) -> tuple[TensorType | None, ...]:
+        facts = _Facts(node, types, constants, extents)
         try:
-            return (TensorType(dtype(node, types), rule(node, types, constants, extents)),)
+            return (TensorType(dtype(facts) if dtype else types[0].dtype, shape(facts)),)
         except (_Underivable, IndexError, ValueError):  # the last two: of a node that cannot run
             return (None,)
 
-    return typed
-
-
-def _dims(constants: Constants, extents: Extents, index: int) -> Shape:
-    """The dims that operand `index` holds."""
-    constant, dims = constants[index], extents[index]
-    if constant is not None:
-        dims = tuple(Dim(int(i)) for i in constant.reshape(-1))
-    if dims is None or any(d.coefficient < 0 for d in dims):
-        raise _Underivable
-    return dims
-
-
-def _constant(constants: Constants, index: int) -> list[int]:
-    constant = constants[index]
-    if constant is None:
-        raise _Underivable
-    return [int(i) for i in constant.reshape(-1)]
+    return rule
 
 
 def _merged(a: Dim, b: Dim) -> Dim:
@@ -89,25 +108,19 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
 # -- products ----------------------------------------------------------------------------------------------
 
 
-def _product_dtype(node: Node, types: Types) -> DType:
-    return node.attributes.get("Tout", types[0].dtype)
-
-
-def _matmul(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    left, right = _shape(types[0]), _shape(types[1])
-    flag = node.attributes.get
-    rows = left[-1] if flag("transpose_a", False) or flag("adj_x", False) else left[-2]
-    columns = right[-2] if flag("transpose_b", False) or flag("adj_y", False) else right[-1]
+def _matmul(x: _Facts) -> Shape:
+    left, right = x.shape(0), x.shape(1)
+    rows = left[-1] if x.attribute("transpose_a", False) or x.attribute("adj_x", False) else left[-2]
+    columns = right[-2] if x.attribute("transpose_b", False) or x.attribute("adj_y", False) else right[-1]
     return (*_broadcast(left[:-2], right[:-2]), rows, columns)
 
 
-def _einsum(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    equation = str(node.attributes["equation"]).replace(" ", "")
-    sources, target = equation.split("->")
+def _einsum(x: _Facts) -> Shape:
+    sources, target = str(x.attribute("equation", "")).replace(" ", "").split("->")
     dims: dict[str, Dim] = {}
     batch: Shape = ()  # what the ellipsis stands for
-    for labels, type_ in zip(sources.split(","), types, strict=True):
-        shape = _shape(type_)
+    for index, labels in enumerate(sources.split(",")):
+        shape = x.shape(index)
         before, dots, after = labels.partition("...")
         middle = len(shape) - len(before) - len(after)
         if middle < 0 or (middle and not dots):
@@ -123,23 +136,23 @@ def _einsum(node: Node, types: Types, constants: Constants, extents: Extents) ->
 # -- windows -----------------------------------------------------------------------------------------------
 
 
-def _axes(node: Node, rank: int) -> tuple[list[int], int]:
+def _axes(x: _Facts, rank: int) -> tuple[list[int], int]:
     """The spatial axes and the channel axis."""
-    if str(node.attributes.get("data_format", "NHWC")).startswith("NC"):
+    if str(x.attribute("data_format", "NHWC")).startswith("NC"):
         return list(range(2, rank)), 1
     return list(range(1, rank - 1)), rank - 1
 
 
-def _listed(attributes: Mapping[str, Any], name: str, rank: int) -> list[int]:
-    return [int(i) for i in attributes.get(name, ())] or [1] * rank
+def _listed(x: _Facts, name: str, rank: int) -> list[int]:
+    return [int(i) for i in x.attribute(name, ())] or [1] * rank
 
 
-def _windows(node: Node, shape: Shape, sizes: Mapping[int, Dim]) -> list[Dim]:
+def _windows(x: _Facts, shape: Shape, sizes: Mapping[int, Dim]) -> list[Dim]:
     """`shape` with each spatial axis replaced by the number of windows of `sizes[axis]` along it."""
-    attributes, rank = node.attributes, len(shape)
-    strides, dilations = _listed(attributes, "strides", rank), _listed(attributes, "dilations", rank)
-    explicit = [int(i) for i in attributes.get("explicit_paddings", ())] or [0] * (2 * rank)
-    padding = str(attributes.get("padding", "VALID"))
+    rank = len(shape)
+    strides, dilations = _listed(x, "strides", rank), _listed(x, "dilations", rank)
+    explicit = [int(i) for i in x.attribute("explicit_paddings", ())] or [0] * (2 * rank)
+    padding = str(x.attribute("padding", "VALID"))
     result = list(shape)
     for axis, size in sizes.items():
         extent, stride = shape[axis], strides[axis]
@@ -149,7 +162,7 @@ def _windows(node: Node, shape: Shape, sizes: Mapping[int, Dim]) -> list[Dim]:
         if not size.is_static:
             raise _Underivable
         around = explicit[2 * axis] + explicit[2 * axis + 1] if padding == "EXPLICIT" else 0
-        missing = (size.coefficient - 1) * dilations[axis] - around  # how many fewer than extent, at stride 1
+        missing = (size.coefficient - 1) * dilations[axis] - around  # how many fewer windows than elements
         if extent.is_static:
             result[axis] = Dim(max(0, -(-(extent.coefficient - missing) // stride)))
         elif missing == 0:
@@ -168,68 +181,61 @@ def _ceiling(extent: Dim, stride: int) -> Dim:
     return quotient
 
 
-def _conv(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
+def _conv(x: _Facts) -> Shape:
     """Conv2D and Conv3D: the filter is `[..., in, out]` whatever the data format."""
-    shape, window = _shape(types[0]), _shape(types[1])
-    spatial, channel = _axes(node, len(shape))
-    result = _windows(node, shape, dict(zip(spatial, window[:-2], strict=True)))
+    shape, window = x.shape(0), x.shape(1)
+    spatial, channel = _axes(x, len(shape))
+    result = _windows(x, shape, dict(zip(spatial, window[:-2], strict=True)))
     result[channel] = window[-1]
     return tuple(result)
 
 
-def _depthwise(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    shape, window = _shape(types[0]), _shape(types[1])
-    spatial, channel = _axes(node, len(shape))
-    result = _windows(node, shape, dict(zip(spatial, window[:2], strict=True)))
+def _depthwise(x: _Facts) -> Shape:
+    shape, window = x.shape(0), x.shape(1)
+    spatial, channel = _axes(x, len(shape))
+    result = _windows(x, shape, dict(zip(spatial, window[:2], strict=True)))
     result[channel] = window[2] * window[3]
     return tuple(result)
 
 
-def _pool(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    shape = _shape(types[0])
-    sizes = _listed(node.attributes, "ksize", len(shape))
-    spatial, channel = _axes(node, len(shape))
+def _pool(x: _Facts) -> Shape:
+    shape = x.shape(0)
+    sizes = _listed(x, "ksize", len(shape))
+    spatial, channel = _axes(x, len(shape))
     if sizes[0] != 1 or sizes[channel] != 1:
         raise _Underivable
-    return tuple(_windows(node, shape, {a: Dim(sizes[a]) for a in spatial}))
+    return tuple(_windows(x, shape, {a: Dim(sizes[a]) for a in spatial}))
 
 
-def _resize(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    batch, _, _, channels = _shape(types[0])
-    height, width = _dims(constants, extents, 1)
+def _resize(x: _Facts) -> Shape:
+    batch, _, _, channels = x.shape(0)
+    height, width = x.dims(1)
     return batch, height, width, channels
 
 
 # -- indexing ----------------------------------------------------------------------------------------------
 
 
-def _axis(constants: Constants, index: int, rank: int) -> int:
-    (axis,) = _constant(constants, index)
-    if not -rank <= axis < rank:
-        raise _Underivable
-    return axis % rank
+def _gather(x: _Facts) -> Shape:
+    source, indices = x.shape(0), x.shape(1)
+    axis = x.axis(2, len(source)) if len(x.types) > 2 else 0
+    batch = int(x.attribute("batch_dims", 0))
+    return source[:axis] + indices[batch if batch >= 0 else batch + len(indices) :] + source[axis + 1 :]
 
 
-def _gather(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    source, indices = _shape(types[0]), _shape(types[1])
-    axis = _axis(constants, 2, len(source)) if len(types) > 2 else 0
-    batch = int(node.attributes.get("batch_dims", 0)) % (len(indices) + 1)
-    return source[:axis] + indices[batch:] + source[axis + 1 :]
-
-
-def _gather_nd(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    source, indices = _shape(types[0]), _shape(types[1])
+def _gather_nd(x: _Facts) -> Shape:
+    source, indices = x.shape(0), x.shape(1)
     if not indices[-1].is_static:
         raise _Underivable
     return indices[:-1] + source[indices[-1].coefficient :]
 
 
-def _concat(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    shapes = [_shape(t) for t in types[:-1]]
-    axis = _axis(constants, len(types) - 1, len(shapes[0]))
-    result = list(shapes[0])
-    for shape in shapes[1:]:
-        for a, dim in enumerate(shape):
+def _concat(x: _Facts) -> Shape:
+    last = len(x.types) - 1
+    result = list(x.shape(0))
+    axis = x.axis(last, len(result))
+    for index in range(1, last):
+        for a, dim in enumerate(x.shape(index)):
             total = dim_sum(result[a], dim) if a == axis else _merged(result[a], dim)
             if total is None:
                 raise _Underivable
@@ -237,88 +243,101 @@ def _concat(node: Node, types: Types, constants: Constants, extents: Extents) ->
     return tuple(result)
 
 
-def _pack(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    shape = _shape(types[0])
-    for type_ in types[1:]:
-        shape = tuple(_merged(a, b) for a, b in zip(shape, _shape(type_), strict=True))
-    axis = int(node.attributes.get("axis", 0)) % (len(shape) + 1)
-    return (*shape[:axis], Dim(len(types)), *shape[axis:])
+def _pack(x: _Facts) -> Shape:
+    shape = x.shape(0)
+    for index in range(1, len(x.types)):
+        shape = tuple(_merged(a, b) for a, b in zip(shape, x.shape(index), strict=True))
+    axis = int(x.attribute("axis", 0)) % (len(shape) + 1)
+    return (*shape[:axis], Dim(len(x.types)), *shape[axis:])
 
 
-def _pad(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    around = _constant(constants, 1)
-    padded = [dim_sum(d, Dim(around[2 * a] + around[2 * a + 1])) for a, d in enumerate(_shape(types[0]))]
+def _pad(x: _Facts) -> Shape:
+    around = x.integers(1)
+    padded = [dim_sum(d, Dim(around[2 * a] + around[2 * a + 1])) for a, d in enumerate(x.shape(0))]
     known = tuple(d for d in padded if d is not None)
     if len(known) != len(padded):
         raise _Underivable
     return known
 
 
-def _one_hot(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    indices = _shape(types[0])
-    (depth,) = _dims(constants, extents, 1)
-    axis = int(node.attributes.get("axis", -1)) % (len(indices) + 1)
+def _one_hot(x: _Facts) -> Shape:
+    indices = x.shape(0)
+    (depth,) = x.dims(1)
+    axis = int(x.attribute("axis", -1)) % (len(indices) + 1)
     return (*indices[:axis], depth, *indices[axis:])
 
 
-def _arg_extreme(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    shape = _shape(types[0])
-    axis = _axis(constants, 1, len(shape))
+def _arg_extreme(x: _Facts) -> Shape:
+    shape = x.shape(0)
+    axis = x.axis(1, len(shape))
     return shape[:axis] + shape[axis + 1 :]
 
 
-def _range(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    start, limit, step = (_dims(constants, extents, i) for i in range(3))
-    if start == (Dim(0),) and step == (Dim(1),):
-        return limit
-    numbers = range(*(d.coefficient for (d,) in (start, limit, step) if d.is_static))
-    if not all(d.is_static for (d,) in (start, limit, step)):
+def _range(x: _Facts) -> Shape:
+    (start,), (limit,), (step,) = x.dims(0), x.dims(1), x.dims(2)
+    if (start, step) == (Dim(0), Dim(1)):
+        return (limit,)
+    if not (start.is_static and limit.is_static and step.is_static):
         raise _Underivable
-    return (Dim(len(numbers)),)
+    return (Dim(len(range(start.coefficient, limit.coefficient, step.coefficient))),)
 
 
-# -- shapes that are those of an operand -------------------------------------------------------------------
+# -- the shape of an operand, or what one holds ------------------------------------------------------------
 
 
-def _like(index: int) -> ShapeRule:
-    return lambda node, types, constants, extents: _shape(types[index])
+def _like(index: int) -> Callable[[_Facts], Shape]:
+    return lambda x: x.shape(index)
 
 
-def _given(index: int) -> ShapeRule:
-    """The shape is what operand `index` holds."""
-    return lambda node, types, constants, extents: _dims(constants, extents, index)
+def _given(index: int) -> Callable[[_Facts], Shape]:
+    return lambda x: x.dims(index)
 
 
-def _attribute(name: str) -> Callable[[Node, Types], DType]:
-    return lambda node, types: node.attributes.get(name, node.types[0].dtype if node.types else DType.OTHER)
+def _channel_vector(x: _Facts) -> Shape:
+    shape = x.shape(0)
+    return (shape[_axes(x, len(shape))[1]],)
 
 
-def _of(index: int) -> Callable[[Node, Types], DType]:
-    return lambda node, types: types[index].dtype
+def _attribute(name: str) -> Callable[[_Facts], DType]:
+    def dtype(x: _Facts) -> DType:
+        return x.attribute(name, x.node.types[0].dtype if x.node.types else DType.OTHER)
+
+    return dtype
 
 
-def _channel_vector(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    shape = _shape(types[0])
-    return (shape[_axes(node, len(shape))[1]],)
+def _of(index: int) -> Callable[[_Facts], DType]:
+    return lambda x: x.types[index].dtype
 
 
-def _batch_norm(node: Node, types: Types, constants: Constants, extents: Extents) -> tuple[TensorType | None, ...]:
+def _product_dtype(x: _Facts) -> DType:
+    return x.attribute("Tout", x.types[0].dtype)
+
+
+def _f32(_: _Facts) -> DType:
+    return DType.F32
+
+
+# -- several outputs ---------------------------------------------------------------------------------------
+
+
+def _batch_norm(
+    node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
+) -> tuple[TensorType | None, ...]:
     """y, then batch mean and variance and two reserved vectors; V3 has a third, of no fixed shape."""
-    vector = types[1] if types[1].shape is not None else None
-    third: list[TensorType | None] = [None] if node.op.endswith("V3") else []
-    return (types[0] if types[0].shape is not None else None, *[vector] * 4, *third)
+    del constants, extents
+    result, vector = (t if t.shape is not None else None for t in types[:2])
+    return (result, *[vector] * 4, *([None] if node.op.endswith("V3") else []))
 
 
-def _cross_entropy(node: Node, types: Types, constants: Constants, extents: Extents) -> tuple[TensorType | None, ...]:
+def _cross_entropy(
+    node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
+) -> tuple[TensorType | None, ...]:
     """The loss of each row, and the gradient of the logits."""
+    del node, constants, extents
     logits = types[0]
-    if logits.shape is None or len(logits.shape) != 2:
+    if logits.rank != 2:
         return None, None
-    return TensorType(logits.dtype, logits.shape[:1]), logits
-
-
-def _flattened(node: Node, types: Types, constants: Constants, extents: Extents) -> Shape:
-    return (product(_shape(types[0])),)
+    return TensorType(logits.dtype, logits.dims[:1]), logits
 
 
 COMPUTE_TYPES: dict[str, Rule] = {
@@ -358,7 +377,7 @@ COMPUTE_TYPES: dict[str, Rule] = {
     "RandomStandardNormal": _typed(_given(0), _attribute("dtype")),
     "RandomUniform": _typed(_given(0), _attribute("dtype")),
     "Range": _typed(_range),
-    "ResizeBilinear": _typed(_resize, lambda node, types: DType.F32),
+    "ResizeBilinear": _typed(_resize, _f32),
     "ResizeNearestNeighbor": _typed(_resize),
     "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,

@@ -1,7 +1,7 @@
 """Element-wise ops. Most are one Function; broadcasting, dtypes and rounding are the builder's.
 
-NaN and signed zeros follow TensorFlow's CPU kernels (Eigen), not C: `maximum` propagates NaN from either side.
-Where those kernels differ between their vector and scalar paths (the sign of `relu(-0.)`), either is right.
+NaN and signed zeros follow TensorFlow's CPU kernels (Eigen), not C: `maximum` propagates NaN from either
+side. Where those kernels' vector and scalar paths differ (the sign of `relu(-0.)`), either is right.
 """
 
 from __future__ import annotations
@@ -53,19 +53,83 @@ def _precise(function: Callable[..., Array]) -> Callable[..., Array]:
 
 def _scalar(function: Callable[[float], float]) -> Callable[..., Array]:
     """A function of `math` on each element."""
-    return lambda x: np.asarray(np.frompyfunc(function, 1, 1)(x)).astype(np.float64)
+
+    def reference(x: Array) -> Array:
+        return np.asarray(np.frompyfunc(function, 1, 1)(x)).astype(np.float64)
+
+    return reference
+
+
+def _zero_where(condition: Array, otherwise: Array) -> Array:
+    return np.where(condition, otherwise.dtype.type(0), otherwise)
+
+
+def _div_no_nan(x: Array, y: Array) -> Array:
+    return _zero_where(y == 0, np.divide(x, y))
+
+
+def _mul_no_nan(x: Array, y: Array) -> Array:
+    return _zero_where(y == 0, np.multiply(x, y))
+
+
+def _xdivy(x: Array, y: Array) -> Array:
+    return _zero_where(x == 0, np.divide(x, y))
+
+
+def _xlogy(x: Array, y: Array) -> Array:
+    return _zero_where(x == 0, x * np.log(y))
+
+
+def _xlog1py(x: Array, y: Array) -> Array:
+    return _zero_where(x == 0, x * np.log1p(y))
+
+
+def _sign(x: Array) -> Array:
+    return np.sign(x) + x.dtype.type(0)  # of -0: 0
+
+
+def _square(x: Array) -> Array:
+    return np.multiply(x, x)
+
+
+def _reciprocal(x: Array) -> Array:
+    return np.divide(x.dtype.type(1), x)
+
+
+def _rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+def _softplus(x: Array) -> Array:
+    return np.logaddexp(x, 0.0)
+
+
+def _softsign(x: Array) -> Array:
+    return np.divide(x, np.abs(x) + x.dtype.type(1))
+
+
+def _relu(x: Array) -> Array:
+    return _zero_where(x < 0, x)
+
+
+def _relu6(x: Array) -> Array:
+    return _zero_where(x < 0, _minimum(x, np.full_like(x, 6)))
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x < 0, np.expm1(x), x)
 
 
 def _maximum(x: Array, y: Array) -> Array:
-    return np.where((x < y) | (y != y), y, x)
+    return np.where((x < y) | np.isnan(y), y, x)
 
 
 def _minimum(x: Array, y: Array) -> Array:
-    return np.where((y < x) | (y != y), y, x)
+    return np.where((y < x) | np.isnan(y), y, x)
 
 
 def _floor_mod(x: Array, y: Array) -> Array:
-    """`google_floor_fmod` of core/kernels/cwise_ops.h: unlike NumPy's, it keeps the sign of a zero remainder."""
+    """`google_floor_fmod` of core/kernels/cwise_ops.h: it keeps the sign of a zero, unlike NumPy's."""
     if x.dtype.kind == "i":
         return np.mod(x, y)
     rest = np.fmod(x, y)
@@ -97,20 +161,50 @@ elementwise("Sub", Function("sub", 2, np.subtract, "{0} - {1}"))
 elementwise("Mul", Function("mul", 2, np.multiply, "{0} * {1}"))
 elementwise("RealDiv", Function("div", 2, np.divide, "{0} / {1}", HEAVY, FLOATS))
 expand_function("Div", "div", "floats only: the integer op can fail")
-elementwise("DivNoNan", Function("div_no_nan", 2, lambda x, y: np.where(y == 0, x.dtype.type(0), x / y),
-                                 "div_no_nan({0}, {1})", HEAVY, FLOATS))  # fmt: skip
-elementwise("MulNoNan", Function("mul_no_nan", 2, lambda x, y: np.where(y == 0, x.dtype.type(0), x * y),
-                                 "mul_no_nan({0}, {1})", dtypes=FLOATS))  # fmt: skip
+elementwise("DivNoNan", Function("div_no_nan", 2, _div_no_nan, "div_no_nan({0}, {1})", HEAVY, FLOATS))
+elementwise("MulNoNan", Function("mul_no_nan", 2, _mul_no_nan, "mul_no_nan({0}, {1})", dtypes=FLOATS))
 elementwise("Maximum", Function("maximum", 2, _maximum, "max({0}, {1})"))
 elementwise("Minimum", Function("minimum", 2, _minimum, "min({0}, {1})"))
 elementwise("Neg", Function("neg", 1, np.negative, "-{0}"))
 elementwise("Abs", Function("abs", 1, np.abs, "abs({0})"))
-elementwise("Sign", Function("sign", 1, lambda x: np.sign(x) + x.dtype.type(0), "sign({0})"))
-elementwise("Square", Function("square", 1, lambda x: x * x, "square({0})"))
-elementwise("Reciprocal Inv", Function("reciprocal", 1, lambda x: 1 / x, "reciprocal({0})", HEAVY, FLOATS),
-            "TensorFlow's own f32 kernel is off by an ulp; ours is exact")  # fmt: skip
-elementwise("Pow", Function("pow", 2, _precise(np.power), "pow({0}, {1})", HEAVY, FLOATS, domain=(0.1, 8.0), ulps=2.0),
-            "floats only: the integer op can fail")  # fmt: skip
+elementwise("Sign", Function("sign", 1, _sign, "sign({0})"))
+elementwise("Square", Function("square", 1, _square, "square({0})"))
+elementwise(
+    "Reciprocal Inv",
+    Function("reciprocal", 1, _reciprocal, "reciprocal({0})", HEAVY, FLOATS),
+    "TensorFlow's own f32 kernel is off by an ulp; ours is exact",
+)
+define(Function("pow", 2, _precise(np.power), "pow({0}, {1})", HEAVY, FLOATS, domain=(0.1, 8.0), ulps=2.0))
+
+
+def _pow(b: BodyBuilder, x: Operands) -> int:
+    """A constant exponent becomes what TensorFlow's own optimizer makes of it.
+
+    That is ConvertPowStage of core/grappler/optimizers/arithmetic_optimizer.cc.
+    """
+    exponent = x.constants[1]
+    if exponent is not None and exponent.size == 1 and exponent.ndim <= len(b.shape(x[0])):
+        match float(exponent.ravel()[0]):
+            case 1.0:
+                return x[0]
+            case 2.0:
+                return b.apply("square", x[0])
+            case 3.0:
+                return b.apply("mul", x[0], b.apply("square", x[0]))
+            case 0.5:
+                return b.apply("sqrt", x[0])
+            case -0.5:
+                return b.apply("rsqrt", x[0])
+            case -1.0:
+                return b.apply("reciprocal", x[0])
+            case _:
+                pass
+    return b.apply("pow", x[0], x[1])
+
+
+define_op(
+    OpDef(("Pow",), Kind.ELEMENTWISE, _pow, dtypes=FLOATS, notes="floats only: the integer op can fail")
+)
 
 define(
     Function("floor_div", 2, np.floor_divide, "floor_div({0}, {1})", HEAVY, INTEGERS),
@@ -141,7 +235,9 @@ define_op(
 )
 
 
-def _division(tf_names: str, integer: str, expand_float: Callable[[BodyBuilder, int, int], int], halves: bool) -> None:
+def _division(
+    tf_names: str, integer: str, expand_float: Callable[[BodyBuilder, int, int], int], halves: bool
+) -> None:
     """An integer division fails on a divisor of zero: only a constant one without zeros is ours."""
 
     def expand(b: BodyBuilder, x: Operands) -> int:
@@ -149,7 +245,9 @@ def _division(tf_names: str, integer: str, expand_float: Callable[[BodyBuilder, 
             return expand_float(b, x[0], x[1])
         divisor = x.constants[1]
         if divisor is None or not divisor.all():
-            raise x.unsupported("an integer division, which can fail unless the divisor is a non-zero constant")
+            raise x.unsupported(
+                "an integer division, which can fail unless the divisor is a non-zero constant"
+            )
         return b.apply(integer, x[0], x[1])
 
     dtypes = with_halves(FLOATS) | INTEGERS if halves else INTEGERS | {DType.F32, DType.F64}
@@ -170,9 +268,12 @@ def _analytic(
     tf_names: str, reference: Callable[..., Array], ulps: float, domain: tuple[float, float], notes: str = ""
 ) -> None:
     """A float function of one operand that is called in C++ as it is here."""
-    name = tf_names.split()[0].lower()
-    elementwise(tf_names, Function(name, 1, _precise(reference), f"{name}({{0}})", HEAVY, FLOATS, domain=domain,
-                                   ulps=ulps), notes)  # fmt: skip
+    name = tf_names.split(maxsplit=1)[0].lower()
+    elementwise(
+        tf_names,
+        Function(name, 1, _precise(reference), f"{name}({{0}})", HEAVY, FLOATS, domain=domain, ulps=ulps),
+        notes,
+    )
 
 
 _analytic("Exp", np.exp, 1.0, (-80, 80))
@@ -181,7 +282,7 @@ _analytic("Log", np.log, 1.0, (0, 1e6))
 _analytic("Log1p", np.log1p, 2.0, (-0.999, 1e3))
 _analytic("Tanh", np.tanh, 2.0, (-10, 10))
 _analytic("Sigmoid", _sigmoid, 2.0, (-30, 30))
-_analytic("Softplus", lambda x: np.logaddexp(x, 0.0), 2.0, (-30, 30))
+_analytic("Softplus", _softplus, 2.0, (-30, 30))
 _analytic("Erf", _scalar(math.erf), 2.0, (-5, 5), "of an infinite f64: ±1, where TensorFlow has NaN")
 _analytic("Erfc", _scalar(math.erfc), 4.0, (-5, 8))
 _analytic("Sin", np.sin, 2.0, (-10, 10))
@@ -195,26 +296,35 @@ _analytic("Cosh", np.cosh, 3.0, (-10, 10))
 _analytic("Asinh", np.arcsinh, 3.0, (-100, 100))
 _analytic("Acosh", np.arccosh, 3.0, (1, 100))
 _analytic("Atanh", np.arctanh, 3.0, (-0.99, 0.99))
-elementwise("Atan2", Function("atan2", 2, _precise(np.arctan2), "atan2({0}, {1})", HEAVY, FLOATS,
-                              ulps=3.0))  # fmt: skip
+elementwise("Atan2", Function("atan2", 2, _precise(np.arctan2), "atan2({0}, {1})", HEAVY, FLOATS, ulps=3.0))
 elementwise("Sqrt", Function("sqrt", 1, np.sqrt, "sqrt({0})", HEAVY, FLOATS, domain=(0, 100)))
-elementwise("Rsqrt", Function("rsqrt", 1, _precise(lambda x: 1 / np.sqrt(x)), "rsqrt({0})", HEAVY, FLOATS,
-                              domain=(0, 100), ulps=1.5))  # fmt: skip
-elementwise("Xlogy", Function("xlogy", 2, _precise(lambda x, y: np.where(x == 0, 0.0, x * np.log(y))),
-                              "xlogy({0}, {1})", HEAVY, FLOATS, domain=(0, 10), ulps=2.0))  # fmt: skip
-elementwise("Xlog1py", Function("xlog1py", 2, _precise(lambda x, y: np.where(x == 0, 0.0, x * np.log1p(y))),
-                                "xlog1py({0}, {1})", HEAVY, FLOATS, domain=(0, 10),
-                                ulps=3.0))  # fmt: skip
-elementwise("Xdivy", Function("xdivy", 2, lambda x, y: np.where(x == 0, x.dtype.type(0), x / y), "xdivy({0}, {1})",
-                              HEAVY, FLOATS))  # fmt: skip
+elementwise(
+    "Rsqrt", Function("rsqrt", 1, _precise(_rsqrt), "rsqrt({0})", HEAVY, FLOATS, domain=(0, 100), ulps=1.5)
+)
+elementwise(
+    "Xlogy",
+    Function("xlogy", 2, _precise(_xlogy), "xlogy({0}, {1})", HEAVY, FLOATS, domain=(0, 10), ulps=2.0),
+)
+elementwise(
+    "Xlog1py",
+    Function("xlog1py", 2, _precise(_xlog1py), "xlog1py({0}, {1})", HEAVY, FLOATS, domain=(0, 10), ulps=3.0),
+)
+elementwise("Xdivy", Function("xdivy", 2, _xdivy, "xdivy({0}, {1})", HEAVY, FLOATS))
 
 # -- rounding ----------------------------------------------------------------------------------------------
 
 elementwise("Floor", Function("floor", 1, np.floor, "floor({0})", dtypes=FLOATS))
 elementwise("Ceil", Function("ceil", 1, np.ceil, "ceil({0})", dtypes=FLOATS))
 define(Function("rint", 1, np.rint, "rint({0})", dtypes=FLOATS))
-define_op(OpDef(("Rint",), Kind.ELEMENTWISE, lambda b, x: b.apply("rint", x[0]), dtypes=frozenset({DType.F32, DType.F64}),
-                notes="halves to even"))  # fmt: skip
+define_op(
+    OpDef(
+        ("Rint",),
+        Kind.ELEMENTWISE,
+        lambda b, x: b.apply("rint", x[0]),
+        dtypes=frozenset({DType.F32, DType.F64}),
+        notes="halves to even",
+    )
+)
 define(Function("trunc", 1, np.trunc, "trunc({0})", dtypes=FLOATS))
 
 
@@ -222,13 +332,11 @@ expand_function("Round", "rint", "halves to even; floats only, for of integers T
 
 # -- activations -------------------------------------------------------------------------------------------
 
-elementwise("Relu", Function("relu", 1, lambda x: np.where(x < 0, x.dtype.type(0), x), "relu({0})"))
-elementwise("Relu6", Function("relu6", 1, lambda x: np.where(x < 0, x.dtype.type(0), _minimum(x, x.dtype.type(6))),
-                              "relu6({0})"))  # fmt: skip
-elementwise("Elu", Function("elu", 1, _precise(lambda x: np.where(x < 0, np.expm1(x), x)), "elu({0})", HEAVY, FLOATS,
-                            ulps=2.0))  # fmt: skip
+elementwise("Relu", Function("relu", 1, _relu, "relu({0})"))
+elementwise("Relu6", Function("relu6", 1, _relu6, "relu6({0})"))
+elementwise("Elu", Function("elu", 1, _precise(_elu), "elu({0})", HEAVY, FLOATS, ulps=2.0))
 elementwise("Selu", Function("selu", 1, _precise(_selu), "selu({0})", HEAVY, FLOATS, ulps=3.0))
-elementwise("Softsign", Function("softsign", 1, lambda x: x / (np.abs(x) + 1), "softsign({0})", HEAVY, FLOATS, ulps=1.0))
+elementwise("Softsign", Function("softsign", 1, _softsign, "softsign({0})", HEAVY, FLOATS, ulps=1.0))
 
 
 def _slope(b: BodyBuilder, x: Operands) -> int:
@@ -269,7 +377,9 @@ define(
 def _equality(tf_name: str, function: str) -> None:
     def expand(b: BodyBuilder, x: Operands) -> int:
         if not x.attribute("incompatible_shape_error", True) and b.shape(x[0]) != b.shape(x[1]):
-            raise x.unsupported("incompatible_shape_error=False: the result may be a scalar", Reason.UNKNOWN_RANK)
+            raise x.unsupported(
+                "incompatible_shape_error=False: the result may be a scalar", Reason.UNKNOWN_RANK
+            )
         return b.apply(function, x[0], x[1])
 
     samples = ({"incompatible_shape_error": True}, {"incompatible_shape_error": False})
@@ -299,7 +409,7 @@ def _select(b: BodyBuilder, x: Operands) -> int:
 
 
 def _clip(b: BodyBuilder, x: Operands) -> int:
-    """`max(min(t, high), low)` as std::max and std::min have it: NaN in `t` stays, a NaN bound does not count.
+    """`max(min(t, high), low)` as std::max and std::min: NaN in `t` stays, a NaN bound does not count.
 
     That is core/kernels/cwise_op_clip.cc. A bound is a scalar or has the shape of `t`.
     """
@@ -318,7 +428,7 @@ def _cast(b: BodyBuilder, x: Operands) -> int:
     return b.convert(x[0], target)
 
 
-def _identity(b: BodyBuilder, x: Operands) -> int:
+def _identity(_: BodyBuilder, x: Operands) -> int:
     return x[0]
 
 
@@ -332,19 +442,34 @@ def _like(value: int) -> Callable[[BodyBuilder, Operands], int]:
 define_op(
     OpDef(("Select",), Kind.ELEMENTWISE, _select, dtypes=ALL),
     OpDef(("ClipByValue",), Kind.ELEMENTWISE, _clip),
-    OpDef(("Cast",), Kind.ELEMENTWISE, _cast, samples=tuple({"DstT": d} for d in sorted(ALL, key=lambda d: d.value)),
-          dtypes=ALL, notes="float to int truncates; NaN and out of range give the least integer, as on x86"),
-    OpDef(("Identity", "StopGradient", "PreventGradient", "Snapshot"), Kind.ELEMENTWISE, _identity, dtypes=ALL),
+    OpDef(
+        ("Cast",),
+        Kind.ELEMENTWISE,
+        _cast,
+        samples=tuple({"DstT": d} for d in sorted(ALL, key=lambda d: d.value)),
+        dtypes=ALL,
+        notes="float to int truncates; NaN and out of range give the least integer, as on x86",
+    ),
+    OpDef(
+        ("Identity", "StopGradient", "PreventGradient", "Snapshot"), Kind.ELEMENTWISE, _identity, dtypes=ALL
+    ),
     OpDef(("ZerosLike",), Kind.ELEMENTWISE, _like(0), dtypes=ALL),
     OpDef(("OnesLike",), Kind.ELEMENTWISE, _like(1), dtypes=ALL),
-    OpDef(("LeakyRelu",), Kind.ELEMENTWISE, _leaky_relu, samples=({"alpha": 0.25}, {"alpha": 1.5}, {"alpha": -0.5}),
-          dtypes=HALVES_TOO),
-)  # fmt: skip
+    OpDef(
+        ("LeakyRelu",),
+        Kind.ELEMENTWISE,
+        _leaky_relu,
+        samples=({"alpha": 0.25}, {"alpha": 1.5}, {"alpha": -0.5}),
+        dtypes=HALVES_TOO,
+    ),
+)
 
 # -- gradients ---------------------------------------------------------------------------------------------
 
 
-def _gradient(tf_names: str, formula: Callable[..., int], samples: tuple[dict[str, float], ...] = ({},)) -> None:
+def _gradient(
+    tf_names: str, formula: Callable[..., int], samples: tuple[dict[str, float], ...] = ({},)
+) -> None:
     """An op of two operands of one shape, whose formula runs in the compute dtype."""
 
     def expand(b: BodyBuilder, x: Operands) -> int:
@@ -352,7 +477,11 @@ def _gradient(tf_names: str, formula: Callable[..., int], samples: tuple[dict[st
         return wide(b, x, formula)
 
     notes = "f16 and bf16: computed in f32, rounded once"
-    define_op(OpDef(tuple(tf_names.split()), Kind.ELEMENTWISE, expand, samples=samples, dtypes=HALVES_TOO, notes=notes))
+    define_op(
+        OpDef(
+            tuple(tf_names.split()), Kind.ELEMENTWISE, expand, samples=samples, dtypes=HALVES_TOO, notes=notes
+        )
+    )
 
 
 def _number(b: BodyBuilder, value: float, like: int) -> int:
@@ -367,12 +496,12 @@ def _sigmoid_grad(b: BodyBuilder, y: int, dy: int) -> int:
     return b.apply("mul", b.apply("mul", dy, y), b.apply("sub", _number(b, 1, y), y))
 
 
-# A gradient of 0 stays 0 in the three below, whatever y is: core/kernels/cwise_ops.h, `scalar_rsqrt_gradient_op`.
+# In the three below a gradient of 0 stays 0, whatever y is: core/kernels/cwise_ops.h.
 
 
 def _rsqrt_grad(b: BodyBuilder, y: int, dy: int) -> int:
-    cube = b.apply("mul", b.apply("square", y), y)
-    return b.apply("mul_no_nan", cube, b.apply("mul", _number(b, -0.5, y), dy))
+    half = b.apply("mul_no_nan", y, b.apply("mul", _number(b, -0.5, y), dy))
+    return b.apply("mul_no_nan", b.apply("square", y), half)
 
 
 def _sqrt_grad(b: BodyBuilder, y: int, dy: int) -> int:
@@ -408,15 +537,21 @@ def _elu_grad(b: BodyBuilder, gradient: int, output: int) -> int:
 
 def _selu_grad(b: BodyBuilder, gradient: int, output: int) -> int:
     low = b.apply("mul", gradient, b.apply("add", output, _number(b, _SELU_SCALE_ALPHA, output)))
-    return b.apply("select", _negative(b, output), low, b.apply("mul", gradient, _number(b, _SELU_SCALE, output)))
+    return b.apply(
+        "select", _negative(b, output), low, b.apply("mul", gradient, _number(b, _SELU_SCALE, output))
+    )
 
 
 def _softplus_grad(b: BodyBuilder, gradient: int, features: int) -> int:
-    return b.apply("div", gradient, b.apply("add", b.apply("exp", b.apply("neg", features)), _number(b, 1, features)))
+    return b.apply(
+        "div", gradient, b.apply("add", b.apply("exp", b.apply("neg", features)), _number(b, 1, features))
+    )
 
 
 def _softsign_grad(b: BodyBuilder, gradient: int, features: int) -> int:
-    return b.apply("div", gradient, b.apply("square", b.apply("add", b.apply("abs", features), _number(b, 1, features))))
+    return b.apply(
+        "div", gradient, b.apply("square", b.apply("add", b.apply("abs", features), _number(b, 1, features)))
+    )
 
 
 def _leaky_relu_grad(b: BodyBuilder, x: Operands) -> int:
@@ -435,6 +570,12 @@ _gradient("EluGrad", _elu_grad)
 _gradient("SeluGrad", _selu_grad)
 _gradient("SoftplusGrad", _softplus_grad)
 _gradient("SoftsignGrad", _softsign_grad)
-define_op(OpDef(("LeakyReluGrad",), Kind.ELEMENTWISE, _leaky_relu_grad, samples=({"alpha": 0.25}, {"alpha": 1.5}),
-                dtypes=HALVES_TOO))  # fmt: skip
-
+define_op(
+    OpDef(
+        ("LeakyReluGrad",),
+        Kind.ELEMENTWISE,
+        _leaky_relu_grad,
+        samples=({"alpha": 0.25}, {"alpha": 1.5}),
+        dtypes=HALVES_TOO,
+    )
+)

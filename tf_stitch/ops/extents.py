@@ -1,10 +1,10 @@
 """Extents: what small integer tensors hold when they are computed from shapes, as dims.
 
-    n = tf.shape(x)[0]                    x: f32[B, 8]      ->     (B,)
-    [n * 4, -1]                                              ->     (4*B, -1)
+    x: f32[B, 8]      n = tf.shape(x)[0]     ->     (B,)
+                      [n * 4, -1]            ->     (4*B, -1)
 
-A tensor of dims is a NumPy array of Dim objects, so that NumPy itself slices, stacks and gathers it. `Dim(-1)` stands
-for a constant -1; negative dims are never multiplied by symbols.
+A tensor of dims is a NumPy array of Dim objects, so that NumPy itself slices, stacks and gathers it.
+`Dim(-1)` stands for a constant -1; negative dims are never multiplied by symbols.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def extents_of(
         result = _OF_DIMS[node.op](node, operands)
     except (_NotKnown, Unsupported, IndexError, ValueError):  # the last two: NumPy of a node that cannot run
         return None
-    return tuple(result.reshape(-1)) if result.size <= LARGEST else None
+    return tuple(result.ravel()) if result.size <= LARGEST else None
 
 
-class _NotKnown(Exception):
+class _NotKnown(Exception):  # noqa: N818 (it names what happened)
     """The result is no tensor of dims."""
 
 
@@ -60,7 +60,7 @@ def _array(dims: Sequence[Dim], shape: Sequence[int]) -> DimArray:
     flat = np.empty(len(dims), dtype=object)
     for index, dim in enumerate(dims):  # not flat[:] = dims, which would look into the dims
         flat[index] = dim
-    return flat.reshape(tuple(shape))
+    return np.reshape(flat, tuple(shape))
 
 
 def _dims(
@@ -69,7 +69,7 @@ def _dims(
     if constant is not None:
         if constant.dtype.kind not in "iu" or constant.size > LARGEST:
             return None
-        return _array([Dim(int(i)) for i in constant.reshape(-1)], constant.shape)
+        return _array([Dim(int(i)) for i in constant.ravel()], constant.shape)
     if extents is None:
         return None
     if type_.shape is None or not all(d.is_static for d in type_.shape):
@@ -86,7 +86,7 @@ def _known(operand: DimArray | None) -> DimArray:
 
 def _integers(operand: DimArray | None) -> list[int]:
     """The operand as plain integers, flat."""
-    dims = list(_known(operand).reshape(-1))
+    dims = list(_known(operand).ravel())
     if not all(d.is_static for d in dims):
         raise _NotKnown
     return [d.coefficient for d in dims]
@@ -146,11 +146,15 @@ def _smaller(a: Dim, b: Dim) -> Dim | None:
     return min(a, b) if a.symbols == b.symbols else None
 
 
-def _pairwise(function: Callable[[Dim, Dim], Dim | None]) -> Callable[[Node, list[DimArray | None]], DimArray]:
-    def rule(node: Node, operands: list[DimArray | None]) -> DimArray:
+def _pairwise(
+    function: Callable[[Dim, Dim], Dim | None],
+) -> Callable[[Node, list[DimArray | None]], DimArray]:
+    def rule(_: Node, operands: list[DimArray | None]) -> DimArray:
         left, right = np.broadcast_arrays(*(_known(o) for o in operands))
-        results = [function(a, b) for a, b in zip(left.reshape(-1), right.reshape(-1), strict=True)]
-        return _array([r for r in results if r is not None], left.shape) if None not in results else _unknown()
+        results = [function(a, b) for a, b in zip(left.ravel(), right.ravel(), strict=True)]
+        return (
+            _array([r for r in results if r is not None], left.shape) if None not in results else _unknown()
+        )
 
     return rule
 
@@ -162,7 +166,7 @@ def _unknown() -> DimArray:
 # -- rules -------------------------------------------------------------------------------------------------
 
 
-def _same(node: Node, operands: list[DimArray | None]) -> DimArray:
+def _same(_: Node, operands: list[DimArray | None]) -> DimArray:
     return _known(operands[0])
 
 
@@ -171,15 +175,15 @@ def _flat(node: Node, operands: list[DimArray | None]) -> DimArray:
     value = _known(operands[0])
     shape = node.types[0].shape
     if shape is None or not all(d.is_static for d in shape):
-        return value.reshape(-1)
-    return value.reshape([d.coefficient for d in shape])
+        return value.ravel()
+    return np.reshape(value, [d.coefficient for d in shape])
 
 
 def _strided_slice(node: Node, operands: list[DimArray | None]) -> DimArray:
     value, steps = _known(operands[0]), _integers(operands[3])
 
     def bound(operand: int, position: int) -> int:
-        return _integer(_known(operands[operand]).reshape(-1)[position : position + 1])
+        return _integer(_known(operands[operand]).ravel()[position : position + 1])
 
     selectors: list[Any] = []
     for entry in entries_of(value.ndim, len(steps), node.attributes):
@@ -194,11 +198,10 @@ def _strided_slice(node: Node, operands: list[DimArray | None]) -> DimArray:
                 begin = None if entry.begin_masked else bound(1, entry.position)
                 end = None if entry.end_masked else bound(2, entry.position)
                 selectors.append(slice(begin, end, steps[entry.position]))
-    picked = value[tuple(selectors)]
-    return picked if isinstance(picked, np.ndarray) else _array([picked], ())
+    return _picked(value[tuple(selectors)])
 
 
-def _slice(node: Node, operands: list[DimArray | None]) -> DimArray:
+def _slice(_: Node, operands: list[DimArray | None]) -> DimArray:
     value, begins, sizes = _known(operands[0]), _integers(operands[1]), _integers(operands[2])
     return value[tuple(slice(b, None if s == -1 else b + s) for b, s in zip(begins, sizes, strict=True))]
 
@@ -206,18 +209,22 @@ def _slice(node: Node, operands: list[DimArray | None]) -> DimArray:
 def _gather(node: Node, operands: list[DimArray | None]) -> DimArray:
     value, indices = _known(operands[0]), _known(operands[1])
     axis = _integer(operands[2]) if len(operands) > 2 else 0
-    picks = np.array(_integers(indices), dtype=np.int64).reshape(indices.shape)
-    if node.attributes.get("batch_dims", 0) or picks.min(initial=0) < 0:
+    picks = _integers(indices)
+    if node.attributes.get("batch_dims", 0) or min(picks, default=0) < 0:
         raise _NotKnown
-    picked = np.take(value, picks, axis=axis)
-    return picked if isinstance(picked, np.ndarray) else _array([picked], ())
+    return _picked(np.take(value, np.reshape(np.array(picks, np.int64), indices.shape), axis=axis))
+
+
+def _picked(result: Any) -> DimArray:
+    """NumPy gives an element itself where the result has no axes."""
+    return _array([result], ()) if isinstance(result, Dim) else result
 
 
 def _pack(node: Node, operands: list[DimArray | None]) -> DimArray:
     return np.stack([_known(o) for o in operands], axis=int(node.attributes.get("axis", 0)))
 
 
-def _concat(node: Node, operands: list[DimArray | None]) -> DimArray:
+def _concat(_: Node, operands: list[DimArray | None]) -> DimArray:
     return np.concatenate([_known(o) for o in operands[:-1]], axis=_integer(operands[-1]))
 
 
@@ -237,7 +244,7 @@ def _folded(
     if value.ndim > 1 or (value.ndim == 1 and [a % 1 for a in _integers(operands[1])] != [0]):
         raise _NotKnown
     result = first
-    for dim in value.reshape(-1):
+    for dim in value.ravel():
         folded = function(result, dim)
         if folded is None:
             raise _NotKnown
@@ -245,19 +252,19 @@ def _folded(
     return _array([result], (1,) if node.attributes.get("keep_dims", False) and value.ndim else ())
 
 
-def _range(node: Node, operands: list[DimArray | None]) -> DimArray:
+def _range(_: Node, operands: list[DimArray | None]) -> DimArray:
     numbers = range(*(_integer(o) for o in operands))
     if len(numbers) > LARGEST:
         raise _NotKnown
     return _array([Dim(i) for i in numbers], (len(numbers),))
 
 
-def _fill(node: Node, operands: list[DimArray | None]) -> DimArray:
+def _fill(_: Node, operands: list[DimArray | None]) -> DimArray:
     shape, value = _integers(operands[0]), _known(operands[1])
     count = int(np.prod(shape, initial=1))
     if count > LARGEST:
         raise _NotKnown
-    return _array([value.reshape(-1)[0]] * count, shape)
+    return _array([value.ravel()[0]] * count, shape)
 
 
 def _shape(types: Sequence[TensorType]) -> tuple[Dim, ...] | None:

@@ -1,8 +1,8 @@
 """Ops that move elements and compute nothing: index maps.
 
-Begins, ends and target shapes are constants or extents (dims). Slicing assumes where it cannot know: the first 128
-of an axis of unknown extent `S` are a slice of 128 under the requirement `128 <= S`; at run time the fallback runs
-where it does not hold.
+Begins, ends and target shapes are constants or extents (dims). Slicing assumes where it cannot know: the
+first 128 of an axis of unknown extent `S` are a slice of 128 under the requirement `128 <= S`; where it does
+not hold at run time, the fallback runs.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _strided_slice(b: BodyBuilder, x: Operands) -> int:
 
 
 def _bound(x: Operands, operand: int, position: int) -> Dim:
-    """Entry `position` of begin (operand 1) or end (operand 2): a constant, perhaps negative, or an extent."""
+    """Entry `position` of begin (operand 1) or end (operand 2): a constant or an extent."""
     return x.dims(operand)[position]
 
 
@@ -204,7 +204,9 @@ def _pieces(b: BodyBuilder, value: int, axis: int, sizes: Sequence[int]) -> list
     begin = 0
     for size in sizes:
         begins = [begin if a == axis else 0 for a in range(len(shape))]
-        pieces.append(b.slice(value, begins, tuple(Dim(size) if a == axis else d for a, d in enumerate(shape))))
+        pieces.append(
+            b.slice(value, begins, tuple(Dim(size) if a == axis else d for a, d in enumerate(shape)))
+        )
         begin += size
     return pieces
 

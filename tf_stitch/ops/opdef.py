@@ -1,4 +1,4 @@
-"""OpDef: the single definition of an op, from which importer, planner, renderer, interpreter and tests derive theirs.
+"""OpDef: the single definition of an op, from which importer, planner, renderer and tests derive theirs.
 
 Three tables live here, filled by the sibling modules:
 
@@ -45,7 +45,7 @@ class Function:
     name: what Elementwise.function holds.
     arity: number of operands.
     reference: the same on NumPy arrays of compute dtypes.
-    cpp: a C++ expression over packs, `{0}` `{1}` being the operands; CUDA takes it too unless it says otherwise.
+    cpp: a C++ expression over packs, `{0}` `{1}` being the operands; CUDA takes it too.
     dtypes: the compute dtypes it is defined for.
     to_bool: the result is a bool, not the operands' dtype.
     selectors: how many leading operands are bools (1 for select).
@@ -122,7 +122,7 @@ class Operands:
 
     def integers(self, index: int) -> list[int]:
         """The value of a static operand of integers (axes, say), flat."""
-        return [int(i) for i in self.static(index).reshape(-1)]
+        return [int(i) for i in self.static(index).ravel()]
 
     def dims(self, index: int) -> tuple[Dim, ...]:
         """The dims that a shape operand holds: constants (`Dim(-1)` for -1) or else extents.
@@ -132,7 +132,7 @@ class Operands:
         """
         value, extents = self.constants[index], self.extents[index]
         if value is not None:
-            return tuple(Dim(int(i)) for i in value.reshape(-1))
+            return tuple(Dim(int(i)) for i in value.ravel())
         if extents is None:
             raise Unsupported(Reason.UNKNOWN_DIM, f"operand {index} of {self.node.op} is not known")
         return extents
@@ -248,7 +248,24 @@ def axis_of(axis: int, rank: int, what: str) -> int:
 
 
 __all__ = [
-    "ALL", "FUNCTIONS", "NUMBERS", "OPS", "REDUCERS", "Array", "Cost", "Function", "Kind", "OpDef", "Operands",
-    "Reducer", "axis_of", "define", "define_op", "elementwise", "expand_function", "same_shape", "wide",
+    "ALL",
+    "FUNCTIONS",
+    "NUMBERS",
+    "OPS",
+    "REDUCERS",
+    "Array",
+    "Cost",
+    "Function",
+    "Kind",
+    "OpDef",
+    "Operands",
+    "Reducer",
+    "axis_of",
+    "define",
+    "define_op",
+    "elementwise",
+    "expand_function",
+    "same_shape",
+    "wide",
     "with_halves",
-]  # fmt: skip
+]

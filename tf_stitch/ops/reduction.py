@@ -1,17 +1,18 @@
 """Reductions over constant axes.
 
-A reduction of no axes is the identity, of no elements the neutral element. f16 and bf16 accumulate in f32 and are
-rounded once, at the end, where TensorFlow's own kernels round partial sums: `mean` of 4096 times 100.0 in f16 is 100
-here and inf there.
+A reduction of no axes is the identity, of no elements the neutral element. f16 and bf16 accumulate in f32 and
+are rounded once, at the end, where TensorFlow's own kernels round partial sums: `mean` of 4096 times 100.0 in
+f16 is 100 here and inf there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tf_stitch.ir.types import INTEGERS, NUMBERS, DType, product
+from tf_stitch.ops.elementwise import BOOLS, HALVES_TOO
 from tf_stitch.ops.opdef import (
     REDUCERS,
     Array,
@@ -21,9 +22,7 @@ from tf_stitch.ops.opdef import (
     Reducer,
     axis_of,
     define_op,
-    with_halves,
 )
-from tf_stitch.ops.elementwise import BOOLS, HALVES_TOO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
 # -- reducers ----------------------------------------------------------------------------------------------
 
 
-def _least(dtype: DType) -> Any:
-    return np.iinfo(dtype.numpy).min if dtype in INTEGERS else -np.inf
+def _least(dtype: DType) -> float:
+    return -(2 ** (8 * dtype.size - 1)) if dtype in INTEGERS else -np.inf
 
 
-def _greatest(dtype: DType) -> Any:
-    return np.iinfo(dtype.numpy).max if dtype in INTEGERS else np.inf
+def _greatest(dtype: DType) -> float:
+    return 2 ** (8 * dtype.size - 1) - 1 if dtype in INTEGERS else np.inf
 
 
 def _reduce(function: np.ufunc) -> Callable[..., Array]:
@@ -51,7 +50,7 @@ def _reduce(function: np.ufunc) -> Callable[..., Array]:
     return reference
 
 
-def _reduce_from(function: np.ufunc, neutral: Callable[[DType], Any]) -> Callable[..., Array]:
+def _reduce_from(function: np.ufunc, neutral: Callable[[DType], float]) -> Callable[..., Array]:
     def reference(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
         first = neutral(next(d for d in NUMBERS if d.numpy == x.dtype))
         return np.asarray(function.reduce(x, axis=axis, keepdims=keepdims, initial=first))
@@ -65,12 +64,12 @@ def _define(*reducers: Reducer) -> None:
 
 
 _define(
-    Reducer("sum", "add", "reduce_add", lambda d: 0, _reduce(np.add)),
-    Reducer("prod", "mul", "reduce_mul", lambda d: 1, _reduce(np.multiply)),
+    Reducer("sum", "add", "reduce_add", lambda _: 0, _reduce(np.add)),
+    Reducer("prod", "mul", "reduce_mul", lambda _: 1, _reduce(np.multiply)),
     Reducer("max", "max", "reduce_max", _least, _reduce_from(np.maximum, _least)),
     Reducer("min", "min", "reduce_min", _greatest, _reduce_from(np.minimum, _greatest)),
-    Reducer("all", "and", "reduce_and", lambda d: True, np.all, BOOLS),
-    Reducer("any", "or", "reduce_or", lambda d: False, np.any, BOOLS),
+    Reducer("all", "and", "reduce_and", lambda _: True, np.all, BOOLS),
+    Reducer("any", "or", "reduce_or", lambda _: False, np.any, BOOLS),
 )
 
 # -- ops ---------------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ def _plain(reducer: str) -> Callable[[BodyBuilder, Operands], int]:
 
 
 def _mean(b: BodyBuilder, x: Operands) -> int:
-    """The sum over the number of elements. Integers are summed in i64 and divided towards zero; of none: 0."""
+    """The sum over the number of elements. Integers: summed in i64, divided towards zero; 0 of none."""
     dtype, axes = b.dtype(x[0]), _axes(b, x)
     if not axes:
         return x[0]
@@ -123,7 +122,9 @@ def _reduction(
     name: str, expand: Callable[[BodyBuilder, Operands], int], dtypes: frozenset[DType], notes: str = ""
 ) -> None:
     samples = ({"keep_dims": True}, {"keep_dims": False})
-    define_op(OpDef((name,), Kind.REDUCTION, expand, static=(1,), samples=samples, dtypes=dtypes, notes=notes))
+    define_op(
+        OpDef((name,), Kind.REDUCTION, expand, static=(1,), samples=samples, dtypes=dtypes, notes=notes)
+    )
 
 
 _ROUNDED = "f16 and bf16 accumulate in f32"

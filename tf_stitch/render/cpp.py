@@ -84,6 +84,7 @@ def _buffers(kernel: Kernel) -> list[Buffer]:
         for statement in _statements(nest):
             if isinstance(statement, Load | Store) and statement.access.buffer.place is not Place.TILE:
                 found[statement.access.buffer] = None
+        found.update((r.source.buffer, None) for r in nest.repeats)
     order = [Place.INPUT, Place.OUTPUT, Place.SCRATCH]
     return sorted(found, key=lambda b: (order.index(b.place), b.index))
 
@@ -252,13 +253,16 @@ class _NestPrinter:
 
     # .. a sweep ................................................................................................
 
+    def _tiles(self) -> list[Buffer]:
+        return [*self.nest.tiles, *(r.tile for r in self.nest.repeats)]
+
     def _signature(self, name: str, extra: str = "") -> str:
-        tiles = "".join(f", {STORAGE[t.dtype]}* {t.name}" for t in self.nest.tiles)
+        tiles = "".join(f", {STORAGE[t.dtype]}* {t.name}" for t in self._tiles())
         state = f", Row{self.number}& state" if self.nest.reductions else ""
         return f"STITCH_INLINE void {name}(const Call& call, [[maybe_unused]] i64 row{extra}{tiles}{state}) {{"
 
     def _arguments(self, extra: str = "") -> str:
-        tiles = "".join(f", {t.name}" for t in self.nest.tiles)
+        tiles = "".join(f", {t.name}" for t in self._tiles())
         state = ", state" if self.nest.reductions else ""
         return f"call, row{extra}{tiles}{state}"
 
@@ -469,6 +473,7 @@ class _NestPrinter:
         return [
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
             "  const Call& call = *static_cast<const Call*>(task);",
+            *self._repeat_lines(),
             f"  const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
             "    const i64 row = blocks == 1 ? unit : unit / blocks;",
@@ -479,6 +484,21 @@ class _NestPrinter:
             "}",
             "",
         ]
+
+    def _repeat_lines(self) -> list[str]:
+        """Fills the tiles that repeat a row's parameters."""
+        if not self.nest.repeats:
+            return []
+        sizes = [self.schedule.block * r.tile.dtype.size for r in self.nest.repeats]
+        lines = [f"  char* tiles = static_cast<char*>(call.host->scratch(1, {sum(-(-s // 64) * 64 for s in sizes)}));"]
+        offset = 0
+        for r, size in zip(self.nest.repeats, sizes, strict=True):
+            type_ = STORAGE[r.tile.dtype]
+            base = f"call.{r.source.buffer.name}" + (f" + {r.source.offset}" if r.source.offset else "")
+            lines.append(f"  auto* {r.tile.name} = reinterpret_cast<{type_}*>(tiles + {offset});")
+            lines.append(f"  repeat({r.tile.name}, {base}, {r.period}, {self.schedule.block});")
+            offset += -(-size // 64) * 64
+        return lines
 
     def _launch_blocks(self) -> list[str]:
         n, block = self.number, self.schedule.block
@@ -514,7 +534,8 @@ class _Scope:
             taken.add(name)
             self.places[access] = name
             base = access.buffer.name if access.buffer.place is Place.TILE else f"call.{access.buffer.name}"
-            offset = self._row_offset(access)
+            repeated = any(access.buffer == r.tile for r in self.nest.nest.repeats)
+            offset = " - begin" if repeated else self._row_offset(access)
             const = "const " if access.buffer.place is Place.INPUT else ""
             lines.append(f"{const}{STORAGE[access.buffer.dtype]}* {name} = {base}{offset};")
         return lines

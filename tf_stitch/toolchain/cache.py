@@ -164,7 +164,7 @@ class KernelCache:
         """Keeps a source that did not compile, for a bug report; None when that is not possible either."""
         try:
             directory = self._writable_root() / "failed"
-            directory.mkdir(mode=PRIVATE, exist_ok=True)
+            directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             path = directory / f"{key}.cpp"
             path.write_text(source, encoding="utf-8")
             path.with_suffix(".txt").write_text(report, encoding="utf-8")
@@ -181,8 +181,8 @@ class KernelCache:
                 return
             self._problem = problem
         _log.warning(
-            "the kernel cache %s is not written: %s. Kernels go to a temporary directory, and are built again "
-            "by every process; set TF_STITCH_CACHE_DIR to a directory of your own",
+            "the kernel cache %s is not written: %s. Kernels go to a temporary directory, and are built "
+            "again by every process; set TF_STITCH_CACHE_DIR to a directory of your own",
             self.root,
             problem,
         )
@@ -249,7 +249,7 @@ class KernelCache:
         self, key: str, content: bytes, source: bytes, sidecar: dict[str, Any], description: Description
     ) -> Entry:
         path = _path(self._writable_root(), key)
-        path.parent.mkdir(mode=PRIVATE, exist_ok=True)
+        path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._staging(key)) as staging:
             for suffix, data in (
                 (".cpp", source),

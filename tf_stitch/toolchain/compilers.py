@@ -107,7 +107,7 @@ def _as_zig_spells(flags: tuple[str, ...]) -> list[str]:
 
 
 # noseparate-code: one page less for each segment, where the library travels inside a model.
-_LINKER_FLAGS = ("--build-id=none", "-z", "noseparate-code")
+_LINKER_FLAGS = ("--threads=1", "--build-id=none", "-z", "noseparate-code")
 _LINK_WITH_DRIVER = ("-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,-z,noseparate-code")
 
 
@@ -128,11 +128,20 @@ def find_compilers(target: Target) -> Iterator[Compiler]:
 
 
 def no_compiler(target: Target) -> EnvironmentProblem:
-    where = "" if target.machine == platform.machine() else f" that compiles for {target.machine}"
+    """What to raise when `find_compilers` found nothing."""
+    if target.machine == platform.machine():
+        return EnvironmentProblem(
+            "no C++ compiler was found: no g++ and no clang++ in PATH, and no ziglang package in "
+            f"{sys.prefix}. Install one: `pip install tf-stitch[compiler]`, or the g++ of your system"
+        )
     return EnvironmentProblem(
-        f"no C++ compiler{where} was found: no g++ and no clang++ in PATH, and no ziglang package in "
-        f"{sys.prefix}. Install one: `pip install tf-stitch[compiler]`, or the g++ of your system"
+        f"no C++ compiler for {target.machine} was found: no {_gcc_for(target)} in PATH, and no ziglang "
+        f"package in {sys.prefix}. Install one: `pip install tf-stitch[compiler]`"
     )
+
+
+def _gcc_for(target: Target) -> str:
+    return "g++" if target.machine == platform.machine() else f"{target.machine}-linux-gnu-g++"
 
 
 def _configured_compiler(configured: str) -> Compiler:
@@ -155,13 +164,12 @@ def _configured_compiler(configured: str) -> Compiler:
 def _candidates(target: Target) -> Iterator[tuple[tuple[Family, ...], tuple[str, ...]]]:
     """Best first, by the figures in `measure`."""
     native = target.machine == platform.machine()
-    gcc = "g++" if native else f"{target.machine}-linux-gnu-g++"
     zig = bundled_zig() or shutil.which("zig")
     if zig:
         yield _ZIG_FAMILIES, (zig,)
     if native and (path := shutil.which("clang++")):
         yield (Family.CLANG,), (path,)
-    if path := shutil.which(gcc):
+    if path := shutil.which(_gcc_for(target)):
         yield (Family.GCC,), (path,)
 
 

@@ -15,7 +15,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 
 from bench.workloads.models import MODELS, BuildError, FetchError
 from bench.workloads.models.fetch import cache_dir, fetch, fetched
@@ -37,7 +37,7 @@ def main() -> None:
 
 @main.command("list", help="The models, and where the SavedModels are that are ready.")
 def list_models() -> None:
-    table = Table("model", "what", "sizes", "SavedModel")
+    table = Table("model", "what", "sizes", Column("SavedModel", overflow="fold"))
     for model in MODELS.values():
         sizes = ", ".join("×".join(map(str, size)) for size in model.sizes)
         table.add_row(model.name, model.notes, sizes, str(model.path()) if model.ready() else "–")

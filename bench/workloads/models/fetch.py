@@ -81,7 +81,7 @@ def _npm_path(package: str) -> Path:
 
 @contextmanager
 def staged(final: Path, *, keep: bool = True) -> Iterator[Path]:
-    """A directory to fill: renamed to `final` when the block succeeds, removed when it fails or isn't kept."""
+    """A directory to fill: renamed to `final` when the block succeeds, removed if it fails or isn't kept."""
     final.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
     try:
@@ -136,5 +136,6 @@ def _run(package: str, command: Sequence[str]) -> None:
     except subprocess.TimeoutExpired:
         raise FetchError(f"{package} was not there after {TIMEOUT} s") from None
     except subprocess.CalledProcessError as error:
-        lines = [line for line in error.stderr.splitlines() if "rror" in line] or error.stderr.splitlines()
-        raise FetchError(f"{package} cannot be fetched: {lines[0] if lines else error}") from None
+        lines = error.stderr.splitlines() or [str(error)]
+        reason = next((line for line in lines if "error" in line.lower()), lines[-1])
+        raise FetchError(f"{package} cannot be fetched: {reason}") from None

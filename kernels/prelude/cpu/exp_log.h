@@ -1,7 +1,7 @@
 // exp, expm1, log, log1p of f32 and f64: one algorithm, two sets of constants.
 //
 //   exp:  n = nearest integer to x / ln 2,  r = x - n ln 2,  |r| <= ln 2 / 2,  e^x = 2^n (1 + r + r^2 q(r))
-//   log:  x = 2^e m,  2/3 <= m < 4/3,  f = m - 1,  log x = e ln 2 + f + (what log(1 + f) has beyond f)
+//   log:  x = 2^e m,  3/4 <= m < 3/2,  f = m - 1,  log x = e ln 2 + f + (what log(1 + f) has beyond f)
 //
 // ln 2 is used in two parts. The upper one has so few bits that its product with an exponent is exact.
 #ifndef TF_STITCH_CPU_EXP_LOG_H_
@@ -42,40 +42,72 @@ using FloatOf = Float<Element<V>>;
 template <class V>
 using Unsigned = Vec<typename FloatOf<V>::Unsigned, lanes<V>>;
 
-// e^r - 1 for |r| <= ln 2 / 2
+// e^r for |r| <= ln 2 / 2
 template <class V>
-STITCH_INLINE V expm1_near_zero(V r) {
+STITCH_INLINE V exp_near_zero(V r) {
   V q;
   if constexpr (is_f32<V>) {
     q = madd(r, kExpF32[4], kExpF32[3]);
-    q = madd(q, r, kExpF32[2]);
-    q = madd(q, r, kExpF32[1]);
-    q = madd(q, r, kExpF32[0]);
   } else {
-    q = madd(r, kExpF64[10], kExpF64[9]);
-    q = madd(q, r, kExpF64[8]);
+    q = madd(r, kExpF64[9], kExpF64[8]);
     q = madd(q, r, kExpF64[7]);
     q = madd(q, r, kExpF64[6]);
     q = madd(q, r, kExpF64[5]);
     q = madd(q, r, kExpF64[4]);
     q = madd(q, r, kExpF64[3]);
-    q = madd(q, r, kExpF64[2]);
-    q = madd(q, r, kExpF64[1]);
-    q = madd(q, r, kExpF64[0]);
+  }
+  q = madd(q, r, is_f32<V> ? kExpF32[2] : kExpF64[2]);
+  q = madd(q, r, is_f32<V> ? kExpF32[1] : kExpF64[1]);
+  q = madd(q, r, is_f32<V> ? kExpF32[0] : kExpF64[0]);
+  return madd(madd(q, r, 1), r, 1);
+}
+
+// e^r - 1 for |r| <= ln 2 / 2
+template <class V>
+STITCH_INLINE V expm1_near_zero(V r) {
+  V q;
+  if constexpr (is_f32<V>) {
+    q = madd(r, kExpm1F32[4], kExpm1F32[3]);
+    q = madd(q, r, kExpm1F32[2]);
+    q = madd(q, r, kExpm1F32[1]);
+    q = madd(q, r, kExpm1F32[0]);
+  } else {
+    q = madd(r, kExpm1F64[10], kExpm1F64[9]);
+    q = madd(q, r, kExpm1F64[8]);
+    q = madd(q, r, kExpm1F64[7]);
+    q = madd(q, r, kExpm1F64[6]);
+    q = madd(q, r, kExpm1F64[5]);
+    q = madd(q, r, kExpm1F64[4]);
+    q = madd(q, r, kExpm1F64[3]);
+    q = madd(q, r, kExpm1F64[2]);
+    q = madd(q, r, kExpm1F64[1]);
+    q = madd(q, r, kExpm1F64[0]);
   }
   return madd(q, r * r, r);
 }
 
 #ifdef STITCH_AVX512
-#define STITCH_SCALE(T, L, builtin, ...) \
-  STITCH_INLINE Vec<T, L> times_power(Vec<T, L> x, Vec<T, L> n) { return __builtin_ia32_scalef##builtin##_mask(x, n, x, -1 __VA_ARGS__); }
-STITCH_SCALE(f32, 16, ps512, , 4)
-STITCH_SCALE(f32, 8, ps256)
-STITCH_SCALE(f32, 4, ps128)
-STITCH_SCALE(f64, 8, pd512, , 4)
-STITCH_SCALE(f64, 4, pd256)
-STITCH_SCALE(f64, 2, pd128)
-#undef STITCH_SCALE
+// x = 2^exponent_of(x) mantissa_of(x), 3/4 <= mantissa_of(x) < 3/2
+#define STITCH_POWERS(T, I, L, suffix, ...)                                                          \
+  STITCH_INLINE Vec<T, L> times_power(Vec<T, L> x, Vec<T, L> n) {                                    \
+    return __builtin_ia32_scalef##suffix##_mask(x, n, x, -1 __VA_ARGS__);                            \
+  }                                                                                                  \
+  STITCH_INLINE Vec<T, L> floor_log2(Vec<T, L> x) {                                                  \
+    return __builtin_ia32_getexp##suffix##_mask(x, x, -1 __VA_ARGS__);                               \
+  }                                                                                                  \
+  STITCH_INLINE Vec<T, L> mantissa_of(Vec<T, L> x) {                                                 \
+    return __builtin_ia32_getmant##suffix##_mask(x, 3, x, -1 __VA_ARGS__);                           \
+  }                                                                                                  \
+  STITCH_INLINE Vec<T, L> outside(Vec<T, L> x, Vec<T, L> y, i32 table) {                               \
+    return __builtin_ia32_fixupimm##suffix##_mask(y, x, fill<Vec<I, L>>(I(table)), 0, -1 __VA_ARGS__);  \
+  }
+STITCH_POWERS(f32, i32, 16, ps512, , 4)
+STITCH_POWERS(f32, i32, 8, ps256)
+STITCH_POWERS(f32, i32, 4, ps128)
+STITCH_POWERS(f64, i64, 8, pd512, , 4)
+STITCH_POWERS(f64, i64, 4, pd256)
+STITCH_POWERS(f64, i64, 2, pd128)
+#undef STITCH_POWERS
 #endif
 
 // NaN gives NaN. Where the result is subnormal it may be 0, as in threads that flush subnormals.
@@ -83,17 +115,17 @@ template <class V>
 STITCH_INLINE V exp(V x) {
   typedef FloatOf<V> F;
 #ifdef STITCH_AVX512
-  V c = min2(fill<V>(F::exp_high + 1), max2(fill<V>(F::exp_zero), x));
+  V c = min2(fill<V>(F::exp_high + Element<V>(0.25)), max2(fill<V>(F::exp_zero), x));
   V n = madd(c, F::log2_e, F::round) - F::round;
   V r = madd(n, -F::ln2_lower, madd(n, -F::ln2_upper, c));
-  return times_power(1 + expm1_near_zero(r), n);
+  return times_power(exp_near_zero(r), n);
 #else
   V shifted = madd(x, F::log2_e, F::round);
   V n = shifted - F::round;
   V r = madd(n, -F::ln2_lower, madd(n, -F::ln2_upper, x));
   // n is added to the exponent: no overflow up to exp_high, where n = bias + 1 only if r < 0
-  V y = (V)((Bits<V>)(1 + expm1_near_zero(r)) + ((Bits<V>)shifted << F::mantissa));
-  y = x <= F::exp_high ? y : x * F::exp_high * (1 / F::smallest);  // infinity or NaN
+  V y = (V)((Bits<V>)exp_near_zero(r) + ((Bits<V>)shifted << F::mantissa));
+  y = x <= F::exp_high ? y : x * F::infinity;  // infinity or NaN
   return x < F::exp_low ? V{} : y;
 #endif
 }
@@ -101,7 +133,7 @@ STITCH_INLINE V exp(V x) {
 template <class V>
 STITCH_INLINE V expm1(V x) {
   typedef FloatOf<V> F;
-  V c = min2(fill<V>(F::exp_high + 1), max2(fill<V>(-F::mantissa - 3), x));
+  V c = min2(fill<V>(F::exp_high + Element<V>(0.25)), max2(fill<V>(-F::mantissa - 3), x));
   V shifted = madd(c, F::log2_e, F::round);
   V n = shifted - F::round;
   V r = madd(n, -F::ln2_lower, madd(n, -F::ln2_upper, c));
@@ -111,7 +143,7 @@ STITCH_INLINE V expm1(V x) {
   return copysign(y + y, x);
 }
 
-// log(1 + f) - f for |f| <= 1/3
+// log(1 + f) - f for -1/4 <= f < 1/2
 template <class V>
 STITCH_INLINE V log1p_beyond(V f) {
   V square = f * f;
@@ -145,27 +177,61 @@ STITCH_INLINE V log_of(V e, V f) {
   return madd(e, F::ln2_upper, f + madd(e, F::ln2_lower, log1p_beyond(f)));
 }
 
-// x (positive, normal) as 2^e m with 2/3 <= m < 4/3; `power` is 2^-e.
+// x as 2^e m with 3/4 <= m < 3/2
 template <class V>
 struct Split {
-  V e, m, power;
+  V e, m;
+  V down;  // what `scaled` takes to multiply by 2^-e
 };
+
+#ifdef STITCH_AVX512
+template <class V>
+STITCH_INLINE Split<V> split(V x) {
+  V m = mantissa_of(x), e = floor_log2(x) - floor_log2(m);
+  return {e, m, -e};
+}
+template <class V>
+STITCH_INLINE V scaled(V x, V down) {
+  return times_power(x, down);
+}
+#else
+// x is positive and normal
 template <class V>
 STITCH_INLINE Split<V> split(V x) {
   typedef FloatOf<V> F;
   typedef Unsigned<V> U;
-  U biased = ((U)x + ((U)fill<V>(1) - (U)fill<V>(Element<V>(2) / 3))) >> F::mantissa;
-  U shifted = (biased << F::mantissa) - (U)fill<V>(1);
-  V e = (V)(biased + (U)fill<V>(F::round)) - (F::round + F::bias);
-  return {e, (V)((U)x - shifted), (V)((U)fill<V>(1) - shifted)};
+  U one = (U)fill<V>(1);
+  U biased = ((U)x + (one - (U)fill<V>(0.75))) >> F::mantissa;
+  U shifted = (biased << F::mantissa) - one;
+  Bits<V> power = (Bits<V>)(one - shifted);
+  power = power > 0 ? power : Bits<V>{};  // 0 for the largest x, where it would overflow
+  return {(V)(biased + (U)fill<V>(F::round)) - (F::round + F::bias), (V)((U)x - shifted), (V)power};
+}
+template <class V>
+STITCH_INLINE V scaled(V x, V down) {
+  return x * down;
+}
+#endif
+
+// log of u + lost, where lost is less than a digit of u
+template <class V>
+STITCH_INLINE V log_of_sum(V u, V lost) {
+  Split<V> s = split(u);
+  return log_of(s.e, (s.m - 1) + scaled(lost, s.down));
 }
 
-// Of 0 and what a thread that flushes subnormals takes for 0: -infinity. Of less, and of NaN: NaN.
+// The log of 0 (and of what a thread that flushes subnormals takes for 0) is -infinity; of less, and of NaN, NaN.
 template <class V>
 STITCH_INLINE V log_outside(V x, V y) {
+#ifdef STITCH_AVX512
+  // per class of x, from the right: QNaN 2 (itself), SNaN 2, 0 -infinity, 1 y, -infinity NaN, +infinity itself,
+  // negative NaN, positive y
+  return outside(x, y, 0x03530422);
+#else
   typedef FloatOf<V> F;
   y = x < F::infinity ? y : x;
   return x >= F::smallest ? y : x > -F::smallest ? fill<V>(-F::infinity) : fill<V>(-__builtin_nan(""));
+#endif
 }
 
 template <class V>
@@ -179,10 +245,17 @@ STITCH_INLINE V log1p(V x) {
   V u = 1 + x;
   V back = u - 1;
   V lost = (1 - (u - back)) + (x - back);  // 1 + x = u + lost, exactly
-  Split<V> s = split(u);
-  V y = log_of(s.e, madd(lost, s.power, s.m - 1));
-  y = log_outside(u, y);
+  V y = log_outside(u, log_of_sum(u, lost));
   return abs(x) < FloatOf<V>::smallest ? x : y;  // -0 too
+}
+
+// log(1 + e^x), without overflow
+template <class V>
+STITCH_INLINE V softplus(V x) {
+  V e = exp(-abs(x));
+  V u = 1 + e;
+  V y = log_of_sum(u, e - (u - 1));
+  return max2(V{}, x) + y;
 }
 
 }  // namespace vec

@@ -34,6 +34,13 @@ STITCH_INLINE void store_strided(S* p, i64 stride, P value, All) {
   store_strided(p, stride, value);
 }
 
+// Fills `to` with `period` elements at `from`, again and again; `size` is a multiple of `period`.
+template <class S>
+STITCH_INLINE void repeat(S* to, const S* from, i64 period, i64 size) {
+  for (i64 start = 0; start < size; start += period)
+    for (i64 n = 0; n < period; ++n) to[start + n] = from[n];
+}
+
 // Calls `body(begin, end)` for blocks of at most B elements that cover [0, length).
 template <int B, class Body>
 STITCH_INLINE void for_blocks(i64 length, Body body) {

@@ -9,15 +9,6 @@ namespace stitch {
 namespace vec {
 
 template <class V>
-STITCH_INLINE V softplus(V x) {
-  // beyond -threshold exp(x) or x is the nearest number already
-  Element<V> threshold = is_f32<V> ? Element<V>(-13.9423847) : Element<V>(-34.0436533891171573);
-  V e = exp(x);
-  V r = x < threshold ? e : log1p(e);
-  return x > -threshold ? x : r;
-}
-
-template <class V>
 STITCH_INLINE V softsign(V x) {
   return x / (1 + abs(x));
 }

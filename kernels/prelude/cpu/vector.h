@@ -63,11 +63,21 @@ STITCH_INLINE V copysign(V x, V s) {
 // The hardware's max and min: the second operand where either is NaN or both are zero.
 template <class V>
 STITCH_INLINE V max2(V a, V b) {
-  return a > b ? a : b;
+#if defined(STITCH_AVX512) && !defined(__clang__)  // g++ does not see them in a comparison with a constant
+  if constexpr (same<V, Vec<f32, 16>>) return __builtin_ia32_maxps512_mask(a, b, a, -1, 4);
+  else if constexpr (same<V, Vec<f64, 8>>) return __builtin_ia32_maxpd512_mask(a, b, a, -1, 4);
+  else
+#endif
+    return a > b ? a : b;
 }
 template <class V>
 STITCH_INLINE V min2(V a, V b) {
-  return a < b ? a : b;
+#if defined(STITCH_AVX512) && !defined(__clang__)
+  if constexpr (same<V, Vec<f32, 16>>) return __builtin_ia32_minps512_mask(a, b, a, -1, 4);
+  else if constexpr (same<V, Vec<f64, 8>>) return __builtin_ia32_minpd512_mask(a, b, a, -1, 4);
+  else
+#endif
+    return a < b ? a : b;
 }
 
 #if STITCH_HAS(__builtin_elementwise_fma)

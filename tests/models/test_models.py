@@ -1,0 +1,95 @@
+"""Real models, converted: faster SavedModels with the same answers.
+
+Each model runs in fresh processes: as it was, converted, and in float64; at sizes that differ in every
+dynamic dim. A model whose packages cannot be fetched is skipped, with the reason in pytest's summary.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.workloads.models import MODELS, FetchError
+from tests.models.conversion import Conversion, converted, digest, environment
+
+pytestmark = [pytest.mark.models, pytest.mark.timeout(900)]
+
+FLOOR = 2 * np.finfo(np.float32).eps  # of the largest value: below this, no result is nearer than another
+NOTHING_STITCHED = 3  # exit code
+
+
+@pytest.fixture(scope="session", params=list(MODELS))
+def conversion(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Conversion:
+    model = MODELS[request.param]
+    try:
+        original = model.path()
+    except FetchError as error:
+        pytest.skip(f"{model.name}: {error}")
+    return converted(model, original, tmp_path_factory.mktemp(model.name))
+
+
+def test_something_was_stitched(conversion: Conversion):
+    assert conversion.report["stitch_ops"] > 0
+    assert conversion.report["clusters"]
+
+
+def test_outputs_equal_the_originals(conversion: Conversion):
+    assert conversion.stitched_outputs.keys() == conversion.tensorflow_outputs.keys()
+    for name, original in conversion.tensorflow_outputs.items():
+        stitched = conversion.stitched_outputs[name]
+        assert (stitched.dtype, stitched.shape) == (original.dtype, original.shape), name
+        if original.dtype.kind == "f":
+            allowed = conversion.model.tolerance * largest(original)
+            assert distance(stitched, original) <= allowed, name
+        else:
+            np.testing.assert_array_equal(stitched, original, err_msg=name)
+
+
+def test_outputs_are_as_near_to_float64_as_the_originals(conversion: Conversion):
+    for name, exact in conversion.float64_outputs.items():
+        if exact.dtype.kind == "f":
+            assert exact.dtype == np.float64, name
+            allowed = conversion.model.float64_factor * distance(conversion.tensorflow_outputs[name], exact)
+            allowed += FLOOR * largest(exact)
+            assert distance(conversion.stitched_outputs[name], exact) <= allowed, name
+
+
+def test_every_call_ran_its_kernels(conversion: Conversion):
+    assert conversion.stats["calls"] > 0
+    assert not conversion.stats["fallbacks"]
+
+
+def test_original_is_untouched(conversion: Conversion):
+    assert conversion.before == conversion.after
+
+
+def test_converting_again_is_a_no_op(conversion: Conversion, tmp_path: Path):
+    before = digest(conversion.stitched)
+    command = [str(Path(sys.executable).with_name("tf-stitch")), "convert"]
+    again = tmp_path / "again"
+    done = subprocess.run(
+        [*command, str(conversion.stitched), str(again)],
+        env=environment(),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == NOTHING_STITCHED, done.stderr[-3000:]
+    assert digest(conversion.stitched) == before
+    assert not again.exists() or digest(again) == before
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    """The largest difference; infinite where one has a NaN or infinity and the other has not."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    difference = np.where(same, 0, np.abs(a - b))
+    return float(np.nan_to_num(difference, nan=np.inf).max(initial=0))
+
+
+def largest(values: np.ndarray) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0))

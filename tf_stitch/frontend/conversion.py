@@ -1,0 +1,119 @@
+"""Conversion: what became of a SavedModel, for people and for `--json`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tf_stitch.ir.graph import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tf_stitch.ir.graph import Graph
+    from tf_stitch.pipeline import Stitched, StitchedCluster
+
+
+@dataclass(frozen=True)
+class ConvertedCluster:
+    """One StitchOp of the converted model.
+
+    id: the name of its node; function: the function that it is in, "" for the main graph of a V1 model.
+    nodes: name and op of each node that it replaces.
+    schemes: how often each is used between its steps.
+    dynamic: whether a dim of its inputs or outputs is unknown.
+    bytes_before, bytes_after: what its ops read and write, apart and stitched; a dim that is unknown counts as 1.
+    """
+
+    id: str
+    function: str
+    kernel: str
+    nodes: tuple[tuple[str, str], ...]
+    schemes: dict[str, int]
+    dynamic: bool
+    bytes_before: int
+    bytes_after: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"nodes": [{"name": name, "op": op} for name, op in self.nodes]}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What `convert_saved_model` did.
+
+    destination: the converted model; None where nothing could be stitched, and so nothing was written.
+    nodes_before, nodes_after: of all graphs and functions, fallbacks aside.
+    kernels_compiled: how many the compiler ran for; the others came from the cache, or equal another.
+    rejections: nodes that stayed, by reason code.
+    skipped: functions that were left alone, and why.
+    """
+
+    source: Path
+    destination: Path | None
+    nodes_before: int
+    nodes_after: int
+    kernels: int = 0
+    kernels_compiled: int = 0
+    compile_seconds: float = 0.0
+    rejections: dict[str, int] = field(default_factory=dict[str, int])
+    clusters: tuple[ConvertedCluster, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[str, ...] = ()
+    already_stitched: bool = False
+
+    @property
+    def stitch_ops(self) -> int:
+        return len(self.clusters)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: what `tf-stitch convert --json` prints."""
+        return {
+            "source": str(self.source),
+            "destination": None if self.destination is None else str(self.destination),
+            "already_stitched": self.already_stitched,
+            "nodes_before": self.nodes_before,
+            "nodes_after": self.nodes_after,
+            "stitch_ops": self.stitch_ops,
+            "kernels": self.kernels,
+            "kernels_compiled": self.kernels_compiled,
+            "compile_seconds": round(self.compile_seconds, 6),
+            "rejections": dict(sorted(self.rejections.items())),
+            "clusters": [c.to_json() for c in self.clusters],
+            "skipped": self.skipped,
+            "warnings": list(self.warnings),
+        }
+
+
+def converted_clusters(stitched: Stitched, names: tuple[str, ...]) -> list[ConvertedCluster]:
+    """The StitchOps of one graph or function, whose nodes have these names."""
+    graph = stitched.graph
+    return [_converted(graph, made, name) for made, name in zip(stitched.clusters, names, strict=True)]
+
+
+def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedCluster:
+    cluster = made.cluster
+    schemes: dict[str, int] = {}
+    for scheme in made.plan.schemes.values():
+        schemes[scheme.name] = schemes.get(scheme.name, 0) + 1
+    boundary = [*cluster.inputs, *cluster.outputs]
+    nodes = [graph.nodes[n] for n in cluster.nodes]
+    touched = [v for n in nodes for v in n.inputs] + [Value(n.name) for n in nodes]
+    return ConvertedCluster(
+        id=name,
+        function=graph.name,
+        kernel=made.artifact.key,
+        nodes=tuple((n.name, n.op) for n in nodes),
+        schemes=schemes,
+        dynamic=any(not d.is_static for v in boundary for d in graph.type_of(v).shape or ()),
+        bytes_before=sum(_bytes(graph, v) for v in touched),
+        bytes_after=sum(_bytes(graph, v) for v in boundary),
+    )
+
+
+def _bytes(graph: Graph, value: Value) -> int:
+    type_ = graph.type_of(value)
+    size = type_.dtype.size
+    for dim in type_.shape or ():
+        size *= dim.coefficient
+    return size

@@ -1,0 +1,179 @@
+"""The ways to run functions stitched: a decorator, a context manager, a switch for the whole process.
+
+All three do one thing: the thread that calls a function has TensorFlow's options of function calls set so that
+Grappler runs "tf_stitch" (see `options`). The function itself, its traces and its variables are TensorFlow's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+
+from tf_stitch.config import Config, enabled
+from tf_stitch.frontend import grappler
+from tf_stitch.frontend.options import is_stitched, options_of, stitched_config, stitched_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class _Stitching:
+    """Mixed into TensorFlow's classes of functions: a call of them is stitched, whoever makes it.
+
+    An instance of TensorFlow's class becomes one of ours by assigning its `__class__`, for tf.function does more
+    than to construct it; what is not set then is as the class says.
+    """
+
+    _stitch_params = ""
+    _stitch_options: tuple[Any, Any] = (None, None)  # the thread's own options, and the same stitched
+
+    def _stitched_call(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        tf_context = context.context()
+        thread = tf_context._thread_local_data  # noqa: SLF001  the property costs more than the rest of this
+        own = thread.function_call_options
+        base, options = self._stitch_options
+        if own is None or own is not base:
+            own = tf_context.function_call_options
+            options = stitched_options(own, self._stitch_params) if enabled() else own
+            self._stitch_options = (own, options)
+        thread.function_call_options = options
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            thread.function_call_options = own
+        if _optimizer.has_pending:
+            _optimizer.raise_pending()
+        return result
+
+
+class StitchedFunction(_Stitching, polymorphic_function.Function):
+    """A tf.function, in everything but that its calls are stitched."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._stitched_call(super().__call__, args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        bound = super().__get__(instance, owner)
+        if isinstance(bound, StitchedFunction):
+            bound._stitch_params = self._stitch_params  # noqa: SLF001
+        return bound
+
+    def _clone(self, python_function: Any) -> StitchedFunction:
+        return _as_stitched(super()._clone(python_function), self._stitch_params)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        concrete = super().get_concrete_function(*args, **kwargs)
+        if type(concrete) is concrete_function.ConcreteFunction:
+            concrete.__class__ = StitchedConcreteFunction
+            concrete._stitch_params = self._stitch_params  # noqa: SLF001
+        return concrete
+
+    get_concrete_function.__doc__ = polymorphic_function.Function.get_concrete_function.__doc__
+
+
+class StitchedConcreteFunction(_Stitching, concrete_function.ConcreteFunction):
+    """A ConcreteFunction whose calls are stitched."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._stitched_call(super().__call__, args, kwargs)
+
+
+def function(func: Any = None, *args: Any, config: Config | None = None, **kwargs: Any) -> Any:
+    """`tf.function`, stitched: takes its arguments and offers its methods.
+
+    A function with `jit_compile=True` belongs to XLA, and is left to it. One that is called from another tf.function
+    becomes part of it, and is stitched where that one is.
+
+    config: how to stitch; the default is `Config()`.
+    """
+    if func is None:
+        return lambda func: function(func, *args, config=config, **kwargs)
+    made = tf.function(func, *args, **kwargs)
+    if kwargs.get("jit_compile"):
+        return made
+    return _as_stitched(made, grappler.params_of(config or Config()))
+
+
+def _as_stitched(made: Any, params: str) -> StitchedFunction:
+    made.__class__ = StitchedFunction
+    made._stitch_params = params  # noqa: SLF001
+    return made
+
+
+@contextlib.contextmanager
+def stitching(config: Config | None = None) -> Iterator[None]:
+    """Every tf.function that this thread calls inside is stitched, its gradients included.
+
+    Raises:
+      StrictError: at the end, under TF_STITCH_STRICT=1, when a graph could not be stitched.
+    """
+    if not enabled():
+        yield
+        return
+    tf_context = context.context()
+    own = tf_context.function_call_options
+    tf_context.function_call_options = stitched_options(own, grappler.params_of(config or Config()))
+    try:
+        yield
+    finally:
+        tf_context.function_call_options = own
+    _optimizer.raise_pending()
+
+
+class _Everywhere:
+    """`enable` and `disable`: the options of every thread, those that exist and those to come.
+
+    Threads keep options of their own, out of reach of one another. What they all go through is the property of the
+    context that reads them; we put ours in its place, which stitches the options, or undoes it, when next asked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._property: Any = None
+        self._params: str | None = None
+        self._bases: dict[bytes, bytes] = {}
+
+    def switch(self, params: str | None) -> None:
+        with self._lock:
+            self._params = params
+            if self._property is None and params is not None:
+                self._property = context.Context.function_call_options
+                context.Context.function_call_options = property(self._get, self._property.fset)
+
+    def _get(self, tf_context: Any) -> Any:
+        options = self._property.fget(tf_context)
+        serialized = options.config_proto_serialized
+        base = self._bases.get(serialized)
+        if self._params is None:
+            wanted = serialized if base is None else base
+        elif base is None and is_stitched(serialized):
+            wanted = serialized  # by `stitching`, which knows better
+        else:
+            base = serialized if base is None else base
+            wanted = stitched_config(base, self._params)
+            self._bases[wanted] = base
+        if wanted == serialized:
+            return options
+        options = options_of(wanted, options.executor_type)
+        self._property.fset(tf_context, options)
+        return options
+
+
+_optimizer = grappler.install()
+_everywhere = _Everywhere()
+
+
+def enable(config: Config | None = None) -> None:
+    """From now on every tf.function that is called in this process, in any thread, is stitched."""
+    if enabled():
+        _everywhere.switch(grappler.params_of(config or Config()))
+
+
+def disable() -> None:
+    """Undoes `enable`. Functions that were decorated, or run inside `stitching`, are stitched as before."""
+    _everywhere.switch(None)
