@@ -29,7 +29,7 @@ class Way:
 
     def chained(self, workload: Workload, copies: int) -> Chained:
         empty = self.compiled(chain.next_to_nothing)
-        return Chained(self.compiled(chain.unrolled(workload, copies)), empty)
+        return Chained(self.compiled(chain.rows(workload, copies)), empty)
 
 
 @dataclass(frozen=True)

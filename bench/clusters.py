@@ -17,6 +17,7 @@ from bench import cluster_table, results
 from bench.results import Row
 
 ROOT = Path(__file__).resolve().parent.parent
+CHATTER = ("WARNING: All log messages", "I0000 ", "W0000 ")  # of TensorFlow, at its start
 USAGE, DISAGREEMENT = 2, 4  # exit codes
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
@@ -54,7 +55,11 @@ def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path 
                 failures.append(result)
                 continue
             rows.append(result)
-            log.print(f"[{count} thread{'s' * (count > 1)}] {cluster_table.log_line(result)}", markup=False)
+            log.print(
+                f"[{count} thread{'s' * (count > 1)}] {cluster_table.log_line(result)}",
+                markup=False,
+                soft_wrap=True,
+            )
     summary = results.cluster_summary(rows, malloc)
     if json_path is not None:
         results.write(json_path, rows, summary)
@@ -111,6 +116,8 @@ def _worker_results(
             assert process.stdout is not None
             for line in process.stdout:
                 yield json.loads(line)
+            process.wait()
         if process.returncode != 0:
             errors.seek(0)
-            yield WorkerError(threads, process.returncode, "".join(errors.readlines()[-40:]))
+            said = [line for line in errors if not line.startswith(CHATTER)]
+            yield WorkerError(threads, process.returncode, "".join(said[-40:]))

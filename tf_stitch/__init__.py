@@ -1,4 +1,5 @@
-"""tf_stitch makes TensorFlow models faster: clusters of memory-intensive ops become one generated kernel each.
+"""tf_stitch makes TensorFlow models faster: clusters of memory-intensive ops become one generated kernel
+each.
 
     @tf_stitch.function                                      like tf.function, and stitched
     with tf_stitch.stitching(): ...                          every tf.function that is called inside

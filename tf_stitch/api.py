@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.runtime import stitch_op  # first: it says what is wrong with an installation
+
 from tf_stitch.frontend import grappler  # isort: skip
 from tf_stitch.frontend.function import disable, enable, function, stitching
 from tf_stitch.frontend.saved_model import convert_saved_model

@@ -7,8 +7,8 @@ them apart differs, and each system gets what costs it least:
 
 * TensorFlow and tf_stitch: the copies are unrolled, with a PlaceholderWithDefault between each two. That
   forwards its buffer (half a microsecond), and since its output may be fed, no compiler of graphs looks
-  through it. A tf.while_loop would cost both of them several microseconds of executor work a copy, and up to
-  fifty on two threads.
+  through it. A tf.while_loop costs both of them some microseconds of executor work a turn, and up to fifty on
+  two threads; so a turn of it, where a chain is longer, is a row of 16 copies.
 * XLA: a PlaceholderWithDefault means nothing to it, so the copies are a tf.while_loop, which costs compiled
   code nothing. The first copy stands before the loop: its result is a buffer that the loop can update in
   place, where the function's argument would have to be copied.
@@ -24,19 +24,24 @@ from typing import Any
 
 import tensorflow as tf
 
-from bench.workloads.workload import Workload
+from bench.workloads.workload import UNROLLED, Workload
 
 Function = Callable[..., Any]
 
 
 def unrolled(workload: Workload, copies: int) -> Function:
     """The chain as copies in a row; returns the last x, and whatever the copies emitted."""
-    return _unroll(workload.step, workload.fresh_count, copies)
+    return _unrolled(workload.step, workload.fresh_count, copies)
+
+
+def rows(workload: Workload, copies: int) -> Function:
+    """The same, with every `UNROLLED` copies a turn of a loop where there are more than those."""
+    return _rows(workload.step, workload.fresh_count, copies)
 
 
 def reference(workload: Workload, copies: int) -> Function:
     """The chain for float64 arguments."""
-    return _unroll(workload.reference_step or workload.step, workload.fresh_count, copies)
+    return _rows(workload.reference_step or workload.step, workload.fresh_count, copies)
 
 
 def looped(workload: Workload, copies: int) -> Function:
@@ -57,7 +62,7 @@ def looped(workload: Workload, copies: int) -> Function:
 def called(workload: Workload, copies: int) -> Function:
     """The chain as calls of one function that XLA compiles; returns what `unrolled` does."""
     step = tf.function(workload.step, autograph=False, jit_compile=True)
-    return _unroll(step, workload.fresh_count, copies)
+    return _unrolled(step, workload.fresh_count, copies)
 
 
 def next_to_nothing(x: Any, *_: Any) -> Any:
@@ -78,7 +83,7 @@ def launches(copies: int) -> Function:
     return chain
 
 
-def _unroll(step: Function, fresh_count: int, copies: int) -> Function:
+def _unrolled(step: Function, fresh_count: int, copies: int) -> Function:
     def chain(x: Any, *rest: Any) -> Any:
         fresh, given = rest[: fresh_count * copies], rest[fresh_count * copies :]
         emitted: list[Any] = []
@@ -89,5 +94,20 @@ def _unroll(step: Function, fresh_count: int, copies: int) -> Function:
             x, *more = result if isinstance(result, tuple) else (result,)
             emitted += more
         return (x, *emitted) if emitted else x
+
+    return chain
+
+
+def _rows(step: Function, fresh_count: int, copies: int) -> Function:
+    if fresh_count or copies <= UNROLLED:
+        return _unrolled(step, fresh_count, copies)
+    assert copies % UNROLLED == 0
+    row = _unrolled(step, 0, UNROLLED)
+
+    def chain(x: Any, *given: Any) -> Any:
+        _, x = tf.while_loop(
+            lambda i, _: i < copies // UNROLLED, lambda i, x: (i + 1, row(x, *given)), (tf.constant(0), x)
+        )
+        return x
 
     return chain

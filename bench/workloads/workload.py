@@ -12,10 +12,13 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, ...]
 Rng = np.random.RandomState
 
-# What a chain does a call: that takes some milliseconds, where the call itself takes a few hundred µs.
-CHAIN_ELEMENTS = 8_000_000
-# Below this a chain would be mostly first and last copy.
-FEWEST_COPIES = 4
+# How much a chain does in a call, in elements of ordinary cost: enough that it takes some milliseconds,
+# where the call itself takes a few hundred µs. Larger tensors aren't chained: one copy alone dwarfs the call.
+CHAIN_WORK = 32_000_000
+LARGE = 2_000_000
+# So many copies stand in a row; where there are more, the row is in a loop.
+UNROLLED = 16
+MOST_COPIES = 512
 
 
 def no_arrays(_rng: Rng, _shape: Shape) -> Arrays:
@@ -39,7 +42,7 @@ class Workload:
     fresh: Callable[[Rng, Shape], Arrays] = no_arrays
     quick: tuple[Shape, ...] = ()
     full: tuple[Shape, ...] = ()
-    most_copies: int = 32
+    weight: float = 1.0  # cost of an element
     # The same function where TensorFlow has no float64 kernel for an op of `step`.
     reference_step: Callable[..., Any] | None = None
 
@@ -47,13 +50,14 @@ class Workload:
         return self.quick if quick else self.full
 
     def copies(self, shape: Shape) -> int:
-        """How many copies a measured call chains: 1 where one alone dwarfs the cost of the call."""
-        rng = Rng(0)
-        tiny = tuple(min(n, 2) for n in shape)
-        fresh_share = sum(a.size for a in self.fresh(rng, tiny)) / self.start(rng, tiny).size
-        elements = float(np.prod(shape)) * max(1.0, fresh_share)
-        copies = min(self.most_copies, int(CHAIN_ELEMENTS / elements + 0.5))
-        return copies if copies >= FEWEST_COPIES else 1
+        """How many copies a measured call chains."""
+        elements = float(np.prod(shape))
+        if elements > LARGE:
+            return 1
+        rows = CHAIN_WORK / (elements * self.weight * UNROLLED)
+        if rows < 1 or self.fresh_count:
+            return max(1, min(UNROLLED, round(rows * UNROLLED)))
+        return min(MOST_COPIES, round(rows) * UNROLLED)
 
     def arrays(self, shape: Shape, copies: int, seed: int = 0) -> Arrays:
         """The float32 arguments of a chain: x, then the fresh ones copy by copy, then the given ones."""

@@ -166,7 +166,8 @@ def atanh_remainder(s: mpf) -> mpf:
 
 
 HALF_LN2 = mp.log(2) / 2 * mpf("1.0002")  # a little more: the multiple of ln 2 is not always the nearest one
-QUARTER_PI = mp.pi / 4 * mpf("1.0002")
+QUARTER_PI = mp.pi / 4 * mpf("1.0005")
+ZERO = mpf("0.0001")  # where a fit that divides by x begins
 
 
 def powers(first: int, count: int, step: int = 1) -> tuple[int, ...]:
@@ -198,7 +199,7 @@ def half_angle(
         f"t(x) / x with {name.lower()}(x) = 2 t / (1 + t^2), 0 < x <= {end}: powers of x^2, above and below",
         lambda x: half(x) / x,
         lambda x: x / half(x) * slope(x),
-        (mpf("0.0001"), mpf(end)),
+        (ZERO, mpf(end)),
         powers(0, count[0], 2),
         powers(2, count[1], 2),
         scale,
@@ -235,8 +236,55 @@ FITS = (
         "(2 atanh(s) - 2 s) / s^3, |s| <= 1/5: powers of s^2",
         atanh_remainder,
         lambda s: abs(s**3 / (2 * mp.atanh(s))),
-        (mpf("0.0001"), mpf("0.2")),
+        (ZERO, mpf("0.2")),
         powers(0, 8, 2),
+    ),
+    Fit(
+        "Sin",
+        "f32",
+        "(sin(r) - r) / r^3, |r| <= pi / 4: powers of r^2",
+        lambda r: (mp.sin(r) - r) / r**3,
+        lambda r: r**3 / mp.sin(r),
+        (ZERO, QUARTER_PI),
+        powers(0, 3, 2),
+    ),
+    Fit(
+        "Cos",
+        "f32",
+        "(cos(r) - 1 + r^2/2) / r^4, |r| <= pi / 4: powers of r^2",
+        lambda r: (mp.cos(r) - 1 + r * r / 2) / r**4,
+        lambda r: r**4 / mp.cos(r),
+        (ZERO, QUARTER_PI),
+        powers(0, 3, 2),
+    ),
+    Fit(
+        "Asin",
+        "f32",
+        "(asin(s) - s) / s^3, |s| <= 1/2: powers of s^2",
+        lambda s: (mp.asin(s) - s) / s**3,
+        lambda s: s**3 / mp.asin(s),
+        (ZERO, mpf("0.5")),
+        powers(0, 5, 2),
+    ),
+    Fit(
+        "Atan",
+        "f32",
+        "atan(s) / s, |s| <= 1: powers of s^2, above and below",
+        lambda s: mp.atan(s) / s,
+        lambda s: s / mp.atan(s),
+        (ZERO, mpf(1)),
+        powers(0, 4, 2),
+        powers(2, 3, 2),
+    ),
+    Fit(
+        "Erfc",
+        "f32",
+        "e^(x^2) erfc(x), 0.47 <= x <= 10.1: above and below",
+        lambda x: mp.exp(x * x) * mp.erfc(x),
+        lambda x: 1 / (mp.exp(x * x) * mp.erfc(x)),
+        (mpf("0.47"), mpf("10.1")),
+        powers(0, 5),
+        powers(1, 5),
     ),
     half_angle("Tanh", lambda x: mp.tanh(x / 2), mp.sech, "9.02", (3, 3), "0x1.b398c0p+0"),
     half_angle("Erf", half_erf, slope_of_erf, "3.93", (5, 3), "0x1.b35258p+0"),

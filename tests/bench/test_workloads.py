@@ -10,7 +10,7 @@ from tensorflow.python.training.saver import export_meta_graph
 from bench.harness import float64_run, relative_error
 from bench.workloads import chain
 from bench.workloads.clusters import WORKLOADS, find
-from bench.workloads.workload import Workload
+from bench.workloads.workload import MOST_COPIES, UNROLLED, Workload
 
 TINY = {2: (6, 40), 4: (2, 3, 5, 8)}
 COPIES = 5
@@ -34,9 +34,9 @@ def test_agrees_with_float64(workload):
 
 @every_workload
 def test_a_chain_stays_tame(workload):
-    copies = workload.most_copies
+    copies = UNROLLED if workload.fresh_count else MOST_COPIES
     arrays = workload.arrays(tiny(workload), copies)
-    outputs = run(chain.unrolled(workload, copies), arrays)
+    outputs = run(chain.rows(workload, copies), arrays)
     assert relative_error(outputs, float64_run(workload, copies, arrays)) < 1e-5
     assert 1e-3 < np.abs(outputs[0]).max() < 1e3
 
@@ -47,6 +47,14 @@ def test_a_loop_and_calls_are_the_same_chain(workload):
     wanted = run(chain.unrolled(workload, COPIES), arrays)
     form = chain.called if workload.fresh_count else chain.looped
     assert relative_error(run(form(workload, COPIES), arrays), wanted) < 1e-5
+
+
+@every_workload
+def test_rows_in_a_loop_are_the_same_chain(workload):
+    copies = UNROLLED if workload.fresh_count else 2 * UNROLLED
+    arrays = workload.arrays(tiny(workload), copies)
+    wanted = run(chain.unrolled(workload, copies), arrays)
+    assert relative_error(run(chain.rows(workload, copies), arrays), wanted) < 1e-6
 
 
 @every_workload
@@ -84,9 +92,10 @@ def test_xla_keeps_the_loop():
 
 def test_copies_fit_the_work():
     layernorm = find("residual_layernorm")
-    assert layernorm.copies((64, 768)) == layernorm.most_copies
+    assert layernorm.copies((2, 8)) == MOST_COPIES
+    assert layernorm.copies((512, 768)) == 5 * UNROLLED
     assert layernorm.copies((4096, 1024)) == 1
-    assert find("lstm_pointwise").copies((512, 1024)) < layernorm.copies((512, 1024))
+    assert find("lstm_pointwise").copies((2, 8)) == UNROLLED
 
 
 def test_quick_shapes_are_among_all():

@@ -26,7 +26,8 @@ static int Shape(const StitchTensor* inputs, long long* symbols, long long* outp
   symbols[0] = output_dims[0] = inputs[0].dims[0];
   return symbols[0] == 7 ? 1 : 0;  // 7 elements: a guard that fails
 }
-static void Run(const StitchTensor* inputs, void* const* outputs, const long long* symbols, const StitchHost*) {
+static void Run(const StitchTensor* inputs, void* const* outputs, const long long* symbols,
+                const StitchHost*) {
   const float* x = static_cast<const float*>(inputs[0].data);
   float* y = static_cast<float*>(outputs[0]);
   for (long long i = 0; i < symbols[0]; ++i) y[i] = -x[i] * x[i];
@@ -46,7 +47,12 @@ class ByHand:
     artifact: Artifact
 
     def __call__(
-        self, graph: Graph, nodes: Sequence[str], inputs: Sequence[Value], outputs: Sequence[Value], **more: Any
+        self,
+        graph: Graph,
+        nodes: Sequence[str],
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        **more: Any,
     ) -> Stitched:
         constants, controls = more.pop("constants", ()), more.pop("controls", ())
         body = Body((), tuple(map(graph.type_of, inputs)), ())
@@ -62,7 +68,17 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> ByHand:
     directory: Path = tmp_path_factory.mktemp("kernel")
     (directory / "kernel.cc").write_text(KERNEL)
     library = directory / "kernel.so"
-    command = ["g++", "-O1", "-shared", "-fPIC", "-I", str(paths.include_root()), "kernel.cc", "-o", "kernel.so"]
+    command = [
+        "g++",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-I",
+        str(paths.include_root()),
+        "kernel.cc",
+        "-o",
+        "kernel.so",
+    ]
     subprocess.run(command, cwd=directory, check=True)
     key = hashlib.sha256(KERNEL.encode()).hexdigest()
     return ByHand(Artifact(key, library, "x86_64", 0.0))

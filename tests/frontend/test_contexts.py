@@ -103,7 +103,7 @@ def test_lowered_graphs(program: Callable[..., tf.Tensor], taken: bool) -> None:
     function = tf.function(program)
     x, p = tf.ones([3, 2]), tf.constant(taken)
     optimizer = grappler.install()
-    stitch_op.set_optimizer_callback(lambda item: seen.append(item))
+    stitch_op.set_optimizer_callback(seen.append)
     try:
         with stitching():
             expected = function(x, p)
@@ -124,7 +124,9 @@ def test_lowered_graphs(program: Callable[..., tf.Tensor], taken: bool) -> None:
         tf.graph_util.import_graph_def(graph_def, name="")
     arguments = [n for n in graph.nodes.values() if n.op == "_Arg"]
     (result,) = (n.name for n in graph.nodes.values() if n.op == "_Retval")
-    counts = runs_of(v1, f"{result}:0", {f"{n.name}:0": {"x": x.numpy(), "p": taken}[n.name] for n in arguments})
+    counts = runs_of(
+        v1, f"{result}:0", {f"{n.name}:0": {"x": x.numpy(), "p": taken}[n.name] for n in arguments}
+    )
     assert check(graph, counts) > 2
     np.testing.assert_allclose(expected, program(x, p), rtol=1e-6)
 

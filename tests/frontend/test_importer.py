@@ -36,7 +36,11 @@ class TestSpelling:
         def f(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
             _, index, count = tf.raw_ops.UniqueWithCounts(x=tf.reshape(x, [-1]), name="unique")
             pieces = tf.raw_ops.Split(axis=1, value=x, num_split=4, name="split")
-            return tf.negative(index, name="a"), tf.negative(count, name="b"), tf.negative(pieces[3], name="c")
+            return (
+                tf.negative(index, name="a"),
+                tf.negative(count, name="b"),
+                tf.negative(pieces[3], name="c"),
+            )
 
         for of_function in (False, True):
             graph = imported(f, X, of_function=of_function)
@@ -207,9 +211,9 @@ class TestTypes:
         assert types(graph)["y"] != "f32[5]"
 
     def test_without_declared_shapes_tensorflow_is_asked(self) -> None:
-        concrete = tf.function(lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 4]), 1, "SAME")).get_concrete_function(
-            tf.TensorSpec([1, 9, 9, 2])
-        )
+        concrete = tf.function(
+            lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 4]), 1, "SAME")
+        ).get_concrete_function(tf.TensorSpec([1, 9, 9, 2]))
         graph = import_graph_def(concrete.graph.as_graph_def())
         assert "f32[1, 9, 9, 4]" in types(graph).values()
         graph = import_function_def(concrete.function_def, {})

@@ -91,7 +91,8 @@ def _is_inferred(definition: Any, attribute: str) -> bool:
 
 def widened(sample: Sample) -> Sample:
     """The sample with float operands in float64."""
-    operands = tuple(a.astype(np.float64) if is_float(a.dtype) else a for a in sample.operands)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        operands = tuple(a.astype(np.float64) if is_float(a.dtype) else a for a in sample.operands)
     return Sample(sample.op, operands, sample.attributes, sample.known, sample.scale)
 
 

@@ -144,7 +144,9 @@ def test_hardware_defined_integers() -> None:
 
 def test_float_powers() -> None:
     same(run("Pow", [0, -0.0, NAN, 1], [-1, -1, 0, NAN]), [INF, -INF, 1, 1])
-    same(run("Pow", np.float32(3), [2.0], known=(1,)), [9])  # of shape [1], which TensorFlow's optimizer loses
+    same(
+        run("Pow", np.float32(3), [2.0], known=(1,)), [9]
+    )  # of shape [1], which TensorFlow's optimizer loses
     with pytest.raises(Unsupported, match="DTYPE"):
         run("Pow", i32(2), i32(-1))
 

@@ -16,7 +16,7 @@ from tf_stitch.runtime.reference import GuardFailed
 
 MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
-unhurried = settings(max_examples=400, deadline=None)
+unhurried = settings(max_examples=200, deadline=None)
 
 
 @st.composite

@@ -289,8 +289,7 @@ def test_parallel_loops_of_many_threads_at_a_time(register):
     counts = []
 
     def work():
-        for _ in range(10):
-            counts.append(stitched([tf.zeros([500])], key, [tf.int32] * 3)[0].numpy())
+        counts.extend(stitched([tf.zeros([500])], key, [tf.int32] * 3)[0].numpy() for _ in range(10))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:

@@ -12,7 +12,8 @@ from tf_stitch.ir.types import DType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Proto = Any  # TensorFlow ships no types for its messages
+    from tf_stitch.frontend.protos import Proto
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST_TENSOR = 16 * 1024
@@ -42,7 +43,8 @@ def attributes_of(attr: Mapping[str, Proto]) -> dict[str, Any]:
 
 def python_value(attr: Proto) -> Any:
     """int, float, bool, str (bytes where it is no text), DType, shape as a tuple of int | None, ndarray, or a
-    tuple of these; a function is its name. None for a tensor too large to read and a shape of unknown rank."""
+    tuple of these; a function is its name. None for a tensor too large to read and a shape of unknown rank.
+    """
     match attr.WhichOneof("value"):
         case "s":
             return _text(attr.s)

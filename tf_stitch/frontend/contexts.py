@@ -7,9 +7,9 @@ TensorFlow's dataflow control ops, and what they do to the key of what they pass
     Merge(a, b)         what its inputs have in common       loop Merge: as its Enter, whatever comes round
     anything else       all that its inputs have, data and control alike
 
-A node is dead where any of its inputs is. Two nodes of equal key are dead together and run equally often; two of
-unequal key may not be joined. Keys err on the unequal side: a Merge whose inputs are not the complete set of
-branches of one Switch gets a key of its own.
+A node is dead where any of its inputs is. Two nodes of equal key are dead together and run equally often;
+two of unequal key may not be joined. Keys err on the unequal side: a Merge whose inputs are not the
+complete set of branches of one Switch gets a key of its own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ class ConvertedCluster:
     nodes: name and op of each node that it replaces.
     schemes: how often each is used between its steps.
     dynamic: whether a dim of its inputs or outputs is unknown.
-    bytes_before, bytes_after: what its ops read and write, apart and stitched; a dim that is unknown counts as 1.
+    bytes_before, bytes_after: what its ops read and write, apart and stitched; a dim that is unknown counts
+      as 1.
     """
 
     id: str

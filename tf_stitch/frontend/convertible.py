@@ -10,7 +10,7 @@ from tensorflow.python.framework import ops
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
 
 _MARKS = {
     # function attributes that promise something of the body
@@ -34,7 +34,9 @@ def refusals(library: Proto, nodes: Iterable[Proto]) -> dict[str, str]:
     for gradient in library.gradient:
         refused[gradient.gradient_func] = "a gradient function"
     for name, function in functions.items():
-        if function.signature.attr or any(a.type_attr or a.type_list_attr for a in function.signature.input_arg):
+        if function.signature.attr or any(
+            a.type_attr or a.type_list_attr for a in function.signature.input_arg
+        ):
             refused[name] = "generic: its types are given where it is called"
         elif "internal_grad_fn" in name:
             refused[name] = "a custom gradient"
@@ -85,11 +87,11 @@ def _called(node: Proto) -> Iterator[str]:
                 pass
 
 
-# ---- The main graph -------------------------------------------------------------------------------------------
+# ---- The main graph ----------------------------------------------------------------------------------------
 
 
 def fetched_names(meta_graph: Proto) -> frozenset[str]:
-    """Nodes of the main graph that something outside of it names: signatures, collections, the saver, assets."""
+    """Nodes of the main graph that something outside of it names: a signature, a collection, the saver."""
     texts: list[str] = []
     for signature in meta_graph.signature_def.values():
         texts += _texts(signature)

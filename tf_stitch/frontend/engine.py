@@ -1,4 +1,4 @@
-"""Engine: the target and the toolchain that a Config asks for. Found once, since finding them takes a while."""
+"""Engine: the target and the toolchain that a Config asks for. Found once, for finding them takes a while."""
 
 from __future__ import annotations
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from tensorflow.core.framework import function_pb2, node_def_pb2, tensor_shape_pb2
-
+from tf_stitch.frontend.protos import FunctionDef, NodeDef, TensorShapeProto
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
     from tf_stitch.frontend.spelling import Spelling
     from tf_stitch.ir.graph import Graph, Value
     from tf_stitch.ir.types import TensorType
@@ -35,13 +34,14 @@ def fallback_of(
     dtype_of_value: Callable[[Value], int],
     functions: Mapping[str, Proto],
 ) -> Proto:
-    """The cluster's nodes and copies of its constants as a FunctionDef; placement and order edges are left out.
+    """The cluster's nodes and copies of its constants as a FunctionDef; placement and order edges are left
+    out.
 
     nodes: the NodeDefs of the graph, by name, whose inputs `spelling` reads.
     dtype_of_value: the DataType enum of a value of the graph.
     """
     inside = _with_constants(cluster, nodes, spelling)
-    function = function_pb2.FunctionDef()
+    function = FunctionDef()
     names = _argument_names("in", len(cluster.inputs), inside)
     arguments = dict(zip(cluster.inputs, names, strict=True))
     for index, (value, name) in enumerate(arguments.items()):
@@ -64,7 +64,7 @@ def fallback_of(
 
 def shape_proto(type_: TensorType) -> Proto:
     """What is certain of the shape: unknown rank, or dims with -1 for the unknown ones."""
-    shape = tensor_shape_pb2.TensorShapeProto()
+    shape = TensorShapeProto()
     if type_.shape is None:
         shape.unknown_rank = True
         return shape
@@ -95,7 +95,7 @@ def _with_constants(cluster: Cluster, nodes: Mapping[str, Proto], spelling: Spel
 
 def _bare(proto: Proto, spelling: Spelling, written: Spelling, arguments: Mapping[Value, str]) -> Proto:
     """A copy of a node whose inputs are spelled as in a function, and which may be placed anywhere."""
-    copy = node_def_pb2.NodeDef()
+    copy = NodeDef()
     copy.CopyFrom(proto)
     copy.device = ""
     copy.ClearField("experimental_debug_info")

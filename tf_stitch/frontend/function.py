@@ -1,7 +1,8 @@
 """The ways to run functions stitched: a decorator, a context manager, a switch for the whole process.
 
-All three do one thing: the thread that calls a function has TensorFlow's options of function calls set so that
-Grappler runs "tf_stitch" (see `options`). The function itself, its traces and its variables are TensorFlow's own.
+All three do one thing: the thread that calls a function has TensorFlow's options of function calls set so
+that Grappler runs "tf_stitch" (see `options`). The function itself, its traces and its variables are
+TensorFlow's own.
 """
 
 from __future__ import annotations
@@ -16,24 +17,28 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, poly
 
 from tf_stitch.config import Config, enabled
 from tf_stitch.frontend import grappler
-from tf_stitch.frontend.options import is_stitched, options_of, stitched_config, stitched_options
+from tf_stitch.frontend.options import FunctionCallOptions, is_stitched, stitched_config, stitched_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+def _context() -> Any:
+    return context.context()
+
+
 class _Stitching:
     """Mixed into TensorFlow's classes of functions: a call of them is stitched, whoever makes it.
 
-    An instance of TensorFlow's class becomes one of ours by assigning its `__class__`, for tf.function does more
-    than to construct it; what is not set then is as the class says.
+    An instance of TensorFlow's class becomes one of ours by assigning its `__class__`, for tf.function does
+    more than to construct it; what is not set then is as the class says.
     """
 
     _stitch_params = ""
     _stitch_options: tuple[Any, Any] = (None, None)  # the thread's own options, and the same stitched
 
     def _stitched_call(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        tf_context = context.context()
+        tf_context = _context()
         thread = tf_context._thread_local_data  # noqa: SLF001  the property costs more than the rest of this
         own = thread.function_call_options
         base, options = self._stitch_options
@@ -69,8 +74,9 @@ class StitchedFunction(_Stitching, polymorphic_function.Function):
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         concrete = super().get_concrete_function(*args, **kwargs)
         if type(concrete) is concrete_function.ConcreteFunction:
-            concrete.__class__ = StitchedConcreteFunction
-            concrete._stitch_params = self._stitch_params  # noqa: SLF001
+            stitched: Any = concrete
+            stitched.__class__ = StitchedConcreteFunction
+            stitched._stitch_params = self._stitch_params  # noqa: SLF001
         return concrete
 
     get_concrete_function.__doc__ = polymorphic_function.Function.get_concrete_function.__doc__
@@ -86,8 +92,8 @@ class StitchedConcreteFunction(_Stitching, concrete_function.ConcreteFunction):
 def function(func: Any = None, *args: Any, config: Config | None = None, **kwargs: Any) -> Any:
     """`tf.function`, stitched: takes its arguments and offers its methods.
 
-    A function with `jit_compile=True` belongs to XLA, and is left to it. One that is called from another tf.function
-    becomes part of it, and is stitched where that one is.
+    A function with `jit_compile=True` belongs to XLA, and is left to it. One that is called from another
+    tf.function becomes part of it, and is stitched where that one is.
 
     config: how to stitch; the default is `Config()`.
     """
@@ -115,7 +121,7 @@ def stitching(config: Config | None = None) -> Iterator[None]:
     if not enabled():
         yield
         return
-    tf_context = context.context()
+    tf_context = _context()
     own = tf_context.function_call_options
     tf_context.function_call_options = stitched_options(own, grappler.params_of(config or Config()))
     try:
@@ -128,15 +134,15 @@ def stitching(config: Config | None = None) -> Iterator[None]:
 class _Everywhere:
     """`enable` and `disable`: the options of every thread, those that exist and those to come.
 
-    Threads keep options of their own, out of reach of one another. What they all go through is the property of the
-    context that reads them; we put ours in its place, which stitches the options, or undoes it, when next asked.
+    Threads keep options of their own, out of reach of one another. What they all go through is the property
+    of the context that reads them; we put ours in its place, which stitches the options, or undoes it, when
+    next asked.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._property: Any = None
         self._params: str | None = None
-        self._bases: dict[bytes, bytes] = {}
 
     def switch(self, params: str | None) -> None:
         with self._lock:
@@ -148,20 +154,29 @@ class _Everywhere:
     def _get(self, tf_context: Any) -> Any:
         options = self._property.fget(tf_context)
         serialized = options.config_proto_serialized
-        base = self._bases.get(serialized)
+        base = options.base if isinstance(options, _EnabledOptions) else serialized
         if self._params is None:
-            wanted = serialized if base is None else base
-        elif base is None and is_stitched(serialized):
+            wanted = base
+        elif base is serialized and is_stitched(serialized):
             wanted = serialized  # by `stitching`, which knows better
         else:
-            base = serialized if base is None else base
             wanted = stitched_config(base, self._params)
-            self._bases[wanted] = base
         if wanted == serialized:
             return options
-        options = options_of(wanted, options.executor_type)
+        options = _EnabledOptions(wanted, base, options.executor_type)
         self._property.fset(tf_context, options)
         return options
+
+
+class _EnabledOptions(FunctionCallOptions):
+    """What `enable` made of the options that hold `base`."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, serialized: bytes, base: bytes, executor_type: str | None) -> None:
+        super().__init__(executor_type)
+        self._config_proto_serialized = serialized  # the setter takes no bytes
+        self.base = base
 
 
 _optimizer = grappler.install()

@@ -1,9 +1,9 @@
 """The optimizer "tf_stitch": what Grappler calls with each graph, on the thread that runs the function.
 
 What arrives is the graph as it will run: functions inlined, While and If lowered to Switch and Merge, devices
-placed, gradients in. What leaves is the same graph with clusters stitched, or nothing at all: an exception here is
-logged and counted and the model runs as it would have. Under TF_STITCH_STRICT=1 it also waits for the caller to
-raise it (`raise_pending`), since no exception crosses TensorFlow's executor.
+placed, gradients in. What leaves is the same graph with clusters stitched, or nothing at all: an exception
+here is logged and counted and the model runs as it would have. Under TF_STITCH_STRICT=1 it also waits for
+the caller to raise it (`raise_pending`), since no exception crosses TensorFlow's executor.
 
 The same graph comes again and again, from other threads and for other configurations: each is compiled once.
 """
@@ -20,20 +20,19 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from tensorflow.core.framework import graph_pb2
-
 from tf_stitch.config import Config, enabled, strict
 from tf_stitch.errors import EnvironmentProblem, Reason, StrictError
 from tf_stitch.frontend.engine import engine_for
 from tf_stitch.frontend.fallback import FALLBACK_PREFIX
 from tf_stitch.frontend.importer import import_graph_def
+from tf_stitch.frontend.protos import GraphDef
 from tf_stitch.frontend.rewrite import OP, rewrite_graph_def
 from tf_stitch.runtime import stitch_op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
     from tf_stitch.frontend.typing_pass import Declared
     from tf_stitch.pipeline import Stitched
     from tf_stitch.runtime.stitch_op import GrapplerItem
@@ -46,8 +45,8 @@ _MEMO_BYTES = 64 * 1024 * 1024
 class Counts:
     """What the optimizer did in this process since the last `reset`.
 
-    graphs: seen; stitched: got at least one StitchOp; memoised: answered from memory; failed: left as they were
-      because of an exception.
+    graphs: seen; stitched: got at least one StitchOp; memoised: answered from memory; failed: left as they
+      were because of an exception.
     kernels: clusters that a kernel was made for; compiled: of these, how many the compiler ran for.
     rejections: nodes that were not stitched, by reason code.
     """
@@ -60,10 +59,10 @@ class Counts:
     compiled: int = 0
     compile_seconds: float = 0.0
     seconds: float = 0.0
-    rejections: dict[str, int] = dataclasses.field(default_factory=dict)
+    rejections: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
 
 
-# ---- Parameters ----------------------------------------------------------------------------------------------
+# ---- Parameters --------------------------------------------------------------------------------------------
 
 
 def params_of(config: Config) -> str:
@@ -81,12 +80,15 @@ def config_of(params: str) -> Config:
     """The inverse of `params_of`."""
     if not params:
         return Config()
-    changed = json.loads(params)
-    sets = {f.name for f in dataclasses.fields(Config) if isinstance(getattr(Config(), f.name), frozenset)}
-    return Config(**{name: frozenset(value) if name in sets else value for name, value in changed.items()})
+    changed: dict[str, Any] = json.loads(params)
+    default = Config()
+    for name, value in changed.items():
+        if isinstance(getattr(default, name), frozenset):
+            changed[name] = frozenset(value)
+    return dataclasses.replace(default, **changed)
 
 
-# ---- The callback --------------------------------------------------------------------------------------------
+# ---- The callback ------------------------------------------------------------------------------------------
 
 
 class Optimizer:
@@ -161,7 +163,7 @@ class Optimizer:
             _LOG.error("graph '%s' is left as it was", item.item_id, exc_info=error)
 
     def _optimized(self, item: GrapplerItem) -> bytes | None:
-        graph_def = graph_pb2.GraphDef.FromString(item.graph)
+        graph_def = GraphDef.FromString(item.graph)
         if not graph_def.node or any(_is_ours(n) for n in graph_def.node):
             return None  # TensorFlow optimizes twice
         key = _key(graph_def, item)

@@ -1,11 +1,12 @@
 """Importer: a GraphDef, or a FunctionDef, becomes a Graph of typed values. Stage 1 of the pipeline.
 
-Both become the same thing: nodes with flat outputs (`spelling`), attributes as plain values (`attributes`), types
-with symbolic dims (`typing_pass`), and the frame and conditions each runs under (`contexts`). A function's
-arguments become nodes of op `_Arg`. What the tables do not know is kept as a node nobody will stitch.
+Both become the same thing: nodes with flat outputs (`spelling`), attributes as plain values (`attributes`),
+types with symbolic dims (`typing_pass`), and the frame and conditions each runs under (`contexts`). A
+function's arguments become nodes of op `_Arg`. What the tables do not know is kept as a node nobody will
+stitch.
 
-Shapes come from the caller (Grappler's inference), else from the `_output_shapes` that a saved model carries, else
-from TensorFlow's own inference over a throwaway copy.
+Shapes come from the caller (Grappler's inference), else from the `_output_shapes` that a saved model
+carries, else from TensorFlow's own inference over a throwaway copy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tf_stitch.ir.types import DType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
     from tf_stitch.frontend.spelling import Spelling
     from tf_stitch.frontend.typing_pass import Declared
 
@@ -41,8 +42,8 @@ def import_graph_def(
 ) -> Graph:
     """The main graph of a GraphDef: Grappler's, or that of a V1 model.
 
-    shapes: for each node the shape of each output; a negative dim is the number of a symbol. Where None, what the
-      nodes' `_output_shapes` say, or TensorFlow infers.
+    shapes: for each node the shape of each output; a negative dim is the number of a symbol. Where None,
+      what the nodes' `_output_shapes` say, or TensorFlow infers.
     fetched: nodes that are fetched or fed by name.
     """
     functions = {f.signature.name: f for f in graph_def.library.function}
@@ -71,7 +72,9 @@ def import_function_def(
     shapes = shapes or {}
     drafts = _arguments(function_def, shapes) | _drafts(function_def.node_def, spelling, functions, shapes)
     returned = frozenset(spelling.read(text) for text in function_def.ret.values())
-    return _finish(function_def.signature.name, drafts, frozenset(function_def.control_ret.values()), returned)
+    return _finish(
+        function_def.signature.name, drafts, frozenset(function_def.control_ret.values()), returned
+    )
 
 
 @dataclass(slots=True)
@@ -95,7 +98,9 @@ def _drafts(
         name, op, attr = proto.name, proto.op, proto.attr
         texts = list(proto.input)
         inputs = tuple(spelling.read(t) for t in texts if t[0] != "^")
-        controls = tuple(dict.fromkeys(t[1:] for t in texts if t[0] == "^")) if len(inputs) < len(texts) else ()
+        controls = (
+            tuple(dict.fromkeys(t[1:] for t in texts if t[0] == "^")) if len(inputs) < len(texts) else ()
+        )
         attributes = attributes_of(attr)
         signature = signature_of(op, functions)
         dtypes: list[DType] = []
@@ -151,7 +156,9 @@ def _arguments(function_def: Proto, shapes: Mapping[str, Sequence[Declared]]) ->
     return drafts
 
 
-def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], returned: frozenset[Value]) -> Graph:
+def _finish(
+    name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], returned: frozenset[Value]
+) -> Graph:
     order = _topological(drafts)
     constants = _constants(order, drafts, fetched)
     contexts = contexts_of(order, {n: _wiring(d) for n, d in drafts.items()})
@@ -161,7 +168,9 @@ def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], re
         types.add(draft.node, draft.dtypes, draft.declared)
     types.settle()
     nowhere = frozenset[str]()
-    nodes = {n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order}
+    nodes = {
+        n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order
+    }
     return Graph(name, nodes, fetched, returned, constants, types.extents)
 
 
@@ -171,7 +180,7 @@ def _wiring(draft: _Draft) -> Wiring:
 
 
 def _topological(drafts: Mapping[str, _Draft]) -> list[str]:
-    """Producers first, else in the order given. An edge that closes a cycle (a loop's NextIteration) is ignored."""
+    """Producers first, else in the order given. An edge from NextIteration closes a cycle, and is ignored."""
     order: list[str] = []
     state: dict[str, bool] = {}  # False while its producers are being visited, True when done
     for root in drafts:
@@ -195,7 +204,9 @@ def _producers(node: Node, drafts: Mapping[str, _Draft]) -> list[str]:
     return [n for n in names if n in drafts and drafts[n].node.op not in NEXTS]
 
 
-def _constants(order: Sequence[str], drafts: Mapping[str, _Draft], fetched: frozenset[str]) -> dict[Value, Any]:
+def _constants(
+    order: Sequence[str], drafts: Mapping[str, _Draft], fetched: frozenset[str]
+) -> dict[Value, Any]:
     """The value of every small constant, also through Identities; one that may be fed is no constant."""
     found: dict[Value, Any] = {}
     for name in order:

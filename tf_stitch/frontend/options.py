@@ -1,26 +1,28 @@
 """How TensorFlow is told to run the optimizer "tf_stitch": the options of a function call, with it in them.
 
-A function is optimized under the options of the thread that calls it, which are part of the key of its instance:
+A function is optimized under the options of the thread that calls it, which are part of the key of its
+instance:
 the same function called elsewhere is untouched. Stitching has to see the graph after inlining and before
-`arithmetic` and `remap` replace ops by fused ones, so all of Grappler's optimizers are listed by name, ours among
-them. The list is TensorFlow's own order (tensorflow/core/grappler/optimizers/meta_optimizer.cc), and honours what
-the user switched on or off with tf.config.optimizer.
+`arithmetic` and `remap` replace ops by fused ones, so all of Grappler's optimizers are listed by name, ours
+among them. The list is TensorFlow's own order (tensorflow/core/grappler/optimizers/meta_optimizer.cc), and
+honours what the user switched on or off with tf.config.optimizer.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.eager import context
 
+from tf_stitch.frontend.protos import ConfigProto, RewriterConfig
 from tf_stitch.runtime.stitch_op import OPTIMIZER_NAME
 
-Proto = Any
+if TYPE_CHECKING:
+    from tf_stitch.frontend.protos import Proto
+
 FunctionCallOptions = context.FunctionCallOptions
 
-_Rewriter = rewriter_config_pb2.RewriterConfig
 _SWITCHES = (
     # name, the field that switches it, whether it is on by default
     ("function", "function_optimization", True),
@@ -61,8 +63,8 @@ def optimizer_names(rewrite_options: Proto) -> list[str]:
 def _is_on(rewrite_options: Proto, field: str, *, default: bool) -> bool:
     value = getattr(rewrite_options, field)
     if field == "memory_optimization":
-        return value != _Rewriter.NO_MEM_OPT
-    return default if value == _Rewriter.DEFAULT else value != _Rewriter.OFF
+        return value != RewriterConfig.NO_MEM_OPT
+    return default if value == RewriterConfig.DEFAULT else value != RewriterConfig.OFF
 
 
 def add_optimizer(config_proto: Proto, params: str) -> None:
@@ -80,20 +82,17 @@ def add_optimizer(config_proto: Proto, params: str) -> None:
 
 
 def stitched_options(options: FunctionCallOptions, params: str) -> FunctionCallOptions:
-    """The same options of a call, with "tf_stitch" enabled: a new object, for TensorFlow changes them in place."""
-    return options_of(stitched_config(options.config_proto_serialized, params), options.executor_type)
-
-
-def options_of(serialized: bytes, executor_type: str | None) -> FunctionCallOptions:
-    options = FunctionCallOptions(executor_type=executor_type)
-    options._config_proto_serialized = serialized  # noqa: SLF001  the setter takes no bytes
-    return options
+    """The same options of a call, with "tf_stitch" enabled. A new object: TensorFlow edits them in place."""
+    serialized = stitched_config(options.config_proto_serialized, params)
+    stitched = FunctionCallOptions(executor_type=options.executor_type)
+    stitched._config_proto_serialized = serialized  # noqa: SLF001  the setter takes no bytes
+    return stitched
 
 
 @functools.lru_cache(maxsize=128)
 def stitched_config(serialized: bytes, params: str) -> bytes:
     """A serialized ConfigProto with "tf_stitch" enabled."""
-    config = config_pb2.ConfigProto.FromString(serialized)
+    config = ConfigProto.FromString(serialized)
     add_optimizer(config, params)
     return config.SerializeToString(deterministic=True)
 
@@ -101,5 +100,5 @@ def stitched_config(serialized: bytes, params: str) -> bytes:
 @functools.lru_cache(maxsize=128)
 def is_stitched(serialized: bytes) -> bool:
     """Whether a serialized ConfigProto enables "tf_stitch"."""
-    config = config_pb2.ConfigProto.FromString(serialized)
+    config = ConfigProto.FromString(serialized)
     return any(o.name == OPTIMIZER_NAME for o in config.graph_options.rewrite_options.custom_optimizers)

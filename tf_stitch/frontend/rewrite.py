@@ -3,9 +3,9 @@
     a ─► Exp ─► Mul ─► b            a ─► StitchOp(key, fallback=stitch_fallback_3f2a…) ─► b
           (cluster)
 
-What pointed at a removed node is redirected: data inputs and returns to the StitchOp's output, control inputs to
-the StitchOp, and colocation constraints (`_class`) are dropped. Constants that only the cluster read go with it.
-The proto that came in is never changed.
+What pointed at a removed node is redirected: data inputs and returns to the StitchOp's output, control
+inputs to the StitchOp, and colocation constraints (`_class`) are dropped. Constants that only the cluster
+read go with it. The proto that came in is never changed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
-
 from tf_stitch.frontend.fallback import fallback_of, shape_proto
+from tf_stitch.frontend.protos import FunctionDef, GraphDef, NodeDef
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
 from tf_stitch.runtime import artefact
@@ -23,11 +22,11 @@ from tf_stitch.runtime import artefact
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
     from tf_stitch.frontend.spelling import Spelling
     from tf_stitch.ir.graph import Value
-    from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.passes.clustering import Cluster
+    from tf_stitch.pipeline import Stitched, StitchedCluster
 
 OP = "StitchOp"
 
@@ -39,7 +38,7 @@ def rewrite_graph_def(graph_def: Proto, stitched: Stitched, *, embed: bool = Fal
     """
     functions = {f.signature.name: f for f in graph_def.library.function}
     rewriting = _Rewriting(graph_def.node, GraphSpelling(), {}, functions, stitched, embed=embed)
-    result = graph_pb2.GraphDef()
+    result = GraphDef()
     for field, value in graph_def.ListFields():
         if field.name == "node":
             result.node.extend(rewriting.nodes())
@@ -57,7 +56,7 @@ def rewrite_function_def(
     arguments = {a.name: a.type for a in function_def.signature.input_arg}
     spelling = FunctionSpelling(function_def.node_def, arguments, functions)
     rewriting = _Rewriting(function_def.node_def, spelling, arguments, functions, stitched, embed=embed)
-    result = function_pb2.FunctionDef()
+    result = FunctionDef()
     result.CopyFrom(function_def)
     del result.node_def[:]
     result.node_def.extend(rewriting.nodes())
@@ -153,7 +152,7 @@ class _Rewriting:
         colocated = _colocated(proto, self.replaced)
         if not touched and not colocated:
             return proto
-        copy = node_def_pb2.NodeDef()
+        copy = NodeDef()
         copy.CopyFrom(proto)
         # two nodes of one cluster are now one: the same control input twice is not allowed
         texts = [self.redirected(t) for t in proto.input]
@@ -173,9 +172,11 @@ class _Rewriting:
             cluster, self._graph, self._protos, self._spelling, self._dtype_of, self._functions
         )
         self.fallbacks.append(fallback)
-        node = node_def_pb2.NodeDef(name=stitch.name, op=OP)
+        node = NodeDef(name=stitch.name, op=OP)
         node.device = next((self._protos[n].device for n in cluster.nodes if self._protos[n].device), "")
-        node.input.extend(self._texts[v] if v in self._texts else self._spelling.write(v) for v in cluster.inputs)
+        node.input.extend(
+            self._texts[v] if v in self._texts else self._spelling.write(v) for v in cluster.inputs
+        )
         waited = dict.fromkeys(self.replaced.get(c, c) for c in cluster.controls)
         node.input.extend(f"^{c}" for c in waited if c != stitch.name)
         attr = node.attr

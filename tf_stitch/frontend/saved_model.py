@@ -1,8 +1,8 @@
 """A SavedModel in, a SavedModel out: its function library is edited in place, everything else is copied.
 
-Variables, assets, signatures and the object graph refer to functions by name, and functions keep theirs; so the
-converted model loads like the one it was made from, anywhere the op library is loaded. Kernels are inside, as
-attributes of the StitchOps: nothing is compiled where it is served.
+Variables, assets, signatures and the object graph refer to functions by name, and functions keep theirs; so
+the converted model loads like the one it was made from, anywhere the op library is loaded. Kernels are
+inside, as attributes of the StitchOps: nothing is compiled where it is served.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from google.protobuf import message as protobuf_message
 from google.protobuf import text_format
-from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.saved_model import fingerprinting_utils
 
@@ -27,13 +27,15 @@ from tf_stitch.frontend.conversion import Conversion, converted_clusters
 from tf_stitch.frontend.convertible import fetched_names, redirect_contexts, refusals
 from tf_stitch.frontend.engine import engine_for
 from tf_stitch.frontend.importer import import_function_def, import_graph_def
+from tf_stitch.frontend.protos import SavedModel
 from tf_stitch.frontend.rewrite import OP, rewrite_function_def, rewrite_graph_def
 from tf_stitch.runtime import stitch_op as _registered  # noqa: F401  registers StitchOp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.conversion import ConvertedCluster
+    from tf_stitch.frontend.protos import Proto
     from tf_stitch.ir.graph import Graph
     from tf_stitch.pipeline import Progress, Stitched
 
@@ -55,7 +57,8 @@ def convert_saved_model(
     `Conversion.destination` is None.
 
     force: replace a SavedModel that is at `dst`.
-    progress: called with a stage ("import", "plan", "build", "write"), how much of it is done, and of how much.
+    progress: called with a stage ("import", "plan", "build", "write"), how much of it is done, and of how
+      much.
 
     Raises:
       UsageError: where `src` is not a SavedModel that can be read, or `dst` cannot be written to.
@@ -68,38 +71,50 @@ def convert_saved_model(
         nodes = _count_nodes(saved_model)
         return Conversion(source, None, nodes, nodes, already_stitched=True)
     config = config or Config()
-    tell = progress or (lambda stage, done, of: None)
+    tell = progress or _say_nothing
     units, skipped = _units(saved_model, tell)
     results = engine_for(config).stitch([u.graph for u in units], progress)
-    converted, conversion = _edit(saved_model, units, results)
-    conversion = replace(conversion, source=source, skipped=skipped)
+    editing = _edited(saved_model, units, results)
+    conversion = replace(_summary(source, saved_model, editing, results), skipped=skipped)
     if not conversion.clusters:
         return conversion
     tell("write", 0, 1)
-    _write(converted, source, destination)
+    _write(editing.proto, source, destination)
     tell("write", 1, 1)
     return replace(conversion, destination=destination)
 
 
-# ---- Reading -------------------------------------------------------------------------------------------------
+def _say_nothing(_stage: str, _done: int, _of: int) -> None:
+    pass
+
+
+# ---- Reading -----------------------------------------------------------------------------------------------
 
 
 def _check_paths(source: Path, destination: Path, *, force: bool) -> None:
     if source.is_file():
         if source.suffix in (".keras", ".h5", ".hdf5"):
-            raise UsageError(f"{source} is a Keras file; write a SavedModel with `model.export(DIR)` and convert that.")
+            raise UsageError(
+                f"{source} is a Keras file; write a SavedModel with `model.export(DIR)` and convert that."
+            )
         raise UsageError(f"{source} is a file; give the directory that holds {_BINARY}.")
     if not source.is_dir():
         raise UsageError(f"{source} does not exist; give the directory of a SavedModel.")
     real, target = source.resolve(), destination.resolve()
     if target == real:
-        raise UsageError("source and destination are the same directory; a model is never converted in place.")
+        raise UsageError(
+            "source and destination are the same directory; a model is never converted in place."
+        )
     if target.is_relative_to(real) or real.is_relative_to(target):
-        raise UsageError(f"one of {source} and {destination} is inside the other; choose a directory beside it.")
+        raise UsageError(
+            f"one of {source} and {destination} is inside the other; choose a directory beside it."
+        )
     if not os.path.lexists(destination):
         return
     if not force:
-        raise UsageError(f"{destination} exists; choose another directory, or pass --force (force=True) to replace it.")
+        raise UsageError(
+            f"{destination} exists; choose another directory, or pass --force (force=True) to replace it."
+        )
     is_model = any((destination / name).is_file() for name in (_BINARY, _TEXT, _CHUNKED))
     if not destination.is_dir() or not (is_model or not any(destination.iterdir())):
         raise UsageError(f"{destination} is not a SavedModel; it is not replaced, even by force.")
@@ -114,18 +129,20 @@ def _read(source: Path) -> Proto:
     binary, text = source / _BINARY, source / _TEXT
     try:
         if binary.is_file():
-            saved_model = saved_model_pb2.SavedModel.FromString(binary.read_bytes())
+            saved_model = SavedModel.FromString(binary.read_bytes())
         elif text.is_file():
-            saved_model = text_format.Parse(text.read_text(), saved_model_pb2.SavedModel())
+            saved_model = text_format.Parse(text.read_text(), SavedModel())
         elif (source / _CHUNKED).is_file():
             raise UsageError(
-                f"{source} is a SavedModel in chunks ({_CHUNKED}), as models over 2 GB are, and cannot be converted; "
-                "save it with variables instead of constants, or without experimental_image_format."
+                f"{source} is a SavedModel in chunks ({_CHUNKED}), as those over 2 GB are, and cannot "
+                "be converted; save it with variables instead of constants, or without experimental_image_format."
             )
         else:
             raise UsageError(f"{source} has no {_BINARY}; give the directory of a SavedModel.")
     except (protobuf_message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
-        raise UsageError(f"{source} cannot be read: its proto is damaged ({error}); save the model again.") from error
+        raise UsageError(
+            f"{source} cannot be read: its proto is damaged ({error}); save the model again."
+        ) from error
     except OSError as error:
         raise UsageError(f"{source} cannot be read: {error}.") from error
     if not saved_model.meta_graphs:
@@ -148,15 +165,15 @@ def _count_nodes(saved_model: Proto) -> int:
     return sum(1 for _ in _nodes(saved_model))
 
 
-# ---- Converting ----------------------------------------------------------------------------------------------
+# ---- Converting --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """A function, or a main graph, to be stitched. `function` is None for the latter."""
+    """A function, or a main graph, to be stitched. `function` is "" for the latter."""
 
     meta_graph: int
-    function: str | None
+    function: str
     graph: Graph
 
 
@@ -175,80 +192,89 @@ def _units(saved_model: Proto, tell: Progress) -> tuple[list[_Unit], dict[str, s
             units.append(_Unit(number, name, import_function_def(functions[name], functions)))
         tell("import", len(wanted), len(wanted) + 1)
         graph = import_graph_def(graph_def, fetched=fetched_names(meta_graph))
-        units.append(_Unit(number, None, graph))
+        units.append(_Unit(number, "", graph))
         tell("import", len(wanted) + 1, len(wanted) + 1)
     return units, skipped
 
 
-def _edit(saved_model: Proto, units: list[_Unit], results: list[Stitched]) -> tuple[Proto, Conversion]:
-    """The converted proto, and what is to be said of it; paths and skipped functions aside."""
-    converted = saved_model_pb2.SavedModel()
-    converted.CopyFrom(saved_model)
-    before = _count_nodes(saved_model)
-    clusters, added = [], 0
-    for number, meta_graph in enumerate(converted.meta_graphs):
-        original = saved_model.meta_graphs[number].graph_def
+class _Editing:
+    """The converted proto in the making.
+
+    clusters: what was put in, so far; fallback_nodes: how many nodes came with it.
+    """
+
+    def __init__(self, saved_model: Proto) -> None:
+        self._original = saved_model
+        self.proto = SavedModel()
+        self.proto.CopyFrom(saved_model)
+        self.clusters: list[ConvertedCluster] = []
+        self.fallback_nodes = 0
+
+    def edit_meta_graph(self, number: int, made: Sequence[tuple[_Unit, Stitched]]) -> None:
+        """Puts the stitched functions and main graph of one meta graph in the place of the old ones."""
+        original = self._original.meta_graphs[number].graph_def
+        meta_graph = self.proto.meta_graphs[number]
         functions = {f.signature.name: f for f in original.library.function}
         edited: dict[str, Proto] = {}
         fallbacks: dict[str, Proto] = {}
-        for unit, stitched in zip(units, results, strict=True):
-            if unit.meta_graph != number or not stitched.clusters:
-                continue
-            if unit.function is None:
-                rewritten = rewrite_graph_def(original, stitched, embed=True)
-                del meta_graph.graph_def.node[:]
-                meta_graph.graph_def.node.extend(rewritten.node)
-                added_functions = [f for f in rewritten.library.function if f.signature.name not in functions]
-                nodes = rewritten.node
+        for unit, stitched in made:
+            if not unit.function:
+                added = self._edit_main_graph(meta_graph, original, stitched)
             else:
-                rewritten, added_functions = rewrite_function_def(
-                    functions[unit.function], stitched, functions, embed=True
-                )
+                function = functions[unit.function]
+                rewritten, added = rewrite_function_def(function, stitched, functions, embed=True)
                 edited[unit.function] = rewritten
-                nodes = rewritten.node_def
-            fallbacks |= {f.signature.name: f for f in added_functions}
-            names = _stitch_names(nodes, stitched)
-            clusters += converted_clusters(stitched, names)
-            if unit.function is None:
-                replaced = {n: s for m, s in zip(stitched.clusters, names, strict=True) for n in m.cluster.nodes}
-                redirect_contexts(meta_graph, replaced)
-        library = meta_graph.graph_def.library
-        for function in library.function:
+                self.clusters += converted_clusters(stitched, _stitch_names(rewritten.node_def, stitched))
+            fallbacks |= {f.signature.name: f for f in added}
+        for function in meta_graph.graph_def.library.function:
             if function.signature.name in edited:
                 function.CopyFrom(edited[function.signature.name])
-        library.function.extend(fallbacks.values())
-        added += sum(len(f.node_def) for f in fallbacks.values())
+        meta_graph.graph_def.library.function.extend(fallbacks.values())
+        self.fallback_nodes += sum(len(f.node_def) for f in fallbacks.values())
         _list_op(meta_graph)
-    conversion = Conversion(
-        Path(), None, before, _count_nodes(converted) - added, clusters=tuple(clusters), **_totals(results)
-    )
-    return converted, conversion
+
+    def _edit_main_graph(self, meta_graph: Proto, original: Proto, stitched: Stitched) -> list[Proto]:
+        """Returns the fallbacks."""
+        rewritten = rewrite_graph_def(original, stitched, embed=True)
+        del meta_graph.graph_def.node[:]
+        meta_graph.graph_def.node.extend(rewritten.node)
+        names = _stitch_names(rewritten.node, stitched)
+        self.clusters += converted_clusters(stitched, names)
+        made = zip(stitched.clusters, names, strict=True)
+        redirect_contexts(meta_graph, {node: name for m, name in made for node in m.cluster.nodes})
+        return list(rewritten.library.function[len(original.library.function) :])
 
 
-def _stitch_names(nodes: list[Proto], stitched: Stitched) -> tuple[str, ...]:
+def _stitch_names(nodes: Sequence[Proto], stitched: Stitched) -> tuple[str, ...]:
     """The node of each cluster, in the clusters' order."""
-    by_first = {
-        n.experimental_debug_info.original_node_names[0]: n.name for n in nodes if n.op == OP
-    }
+    by_first = {n.experimental_debug_info.original_node_names[0]: n.name for n in nodes if n.op == OP}
     return tuple(by_first[made.cluster.nodes[0]] for made in stitched.clusters)
 
 
-def _totals(results: list[Stitched]) -> dict[str, object]:
+def _edited(saved_model: Proto, units: Sequence[_Unit], results: Sequence[Stitched]) -> _Editing:
+    editing = _Editing(saved_model)
+    made = [(unit, stitched) for unit, stitched in zip(units, results, strict=True) if stitched.clusters]
+    for number in sorted({unit.meta_graph for unit, _ in made}):
+        editing.edit_meta_graph(number, [(u, s) for u, s in made if u.meta_graph == number])
+    return editing
+
+
+def _summary(source: Path, saved_model: Proto, editing: _Editing, results: Sequence[Stitched]) -> Conversion:
     artifacts = [made.artifact for stitched in results for made in stitched.clusters]
-    rejections: dict[str, int] = {}
-    warnings: dict[str, None] = {}
-    for rejection in (r for stitched in results for r in stitched.rejections):
-        code = rejection.reason.name
-        rejections[code] = rejections.get(code, 0) + 1
-        if rejection.reason is Reason.BUILD_FAILED:
-            warnings[f"a kernel could not be built: {rejection.detail}"] = None
-    return {
-        "kernels": len({a.key for a in artifacts}),
-        "kernels_compiled": sum(a.compile_seconds > 0 for a in artifacts),
-        "compile_seconds": sum(a.compile_seconds for a in artifacts),
-        "rejections": rejections,
-        "warnings": tuple(warnings),
-    }
+    rejections = [rejection for stitched in results for rejection in stitched.rejections]
+    failures = [r.detail for r in rejections if r.reason is Reason.BUILD_FAILED]
+    return Conversion(
+        source=source,
+        destination=None,
+        nodes_before=_count_nodes(saved_model),
+        nodes_after=_count_nodes(editing.proto) - editing.fallback_nodes,
+        kernels=len({a.key for a in artifacts}),
+        kernels_compiled=sum(a.compile_seconds > 0 for a in artifacts),
+        compile_seconds=sum(a.compile_seconds for a in artifacts),
+        rejections=dict(Counter(r.reason.name for r in rejections)),
+        clusters=tuple(editing.clusters),
+        warnings=tuple(f"a kernel could not be built: {detail}" for detail in dict.fromkeys(failures)),
+    )
 
 
 def _list_op(meta_graph: Proto) -> None:
@@ -265,7 +291,7 @@ def _list_op(meta_graph: Proto) -> None:
         described.ClearField("description")
 
 
-# ---- Writing -------------------------------------------------------------------------------------------------
+# ---- Writing -----------------------------------------------------------------------------------------------
 
 
 def _write(saved_model: Proto, source: Path, destination: Path) -> None:

@@ -1,7 +1,7 @@
 """Signature: what an op's OpDef says of its outputs. Read once for each op, since it is asked for every node.
 
-FunctionDefs name an output `node:arg:i`, output `i` of output arg `arg`; GraphDefs and we count them flat. How
-many tensors an arg stands for, and of which dtype, depends on the node's attributes.
+FunctionDefs name an output `node:arg:i`, output `i` of output arg `arg`; GraphDefs and we count them flat.
+How many tensors an arg stands for, and of which dtype, depends on the node's attributes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_stitch.frontend.attributes import python_value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Signature:
 
     def _attr(self, name: str, attr: Mapping[str, Proto]) -> Proto:
         # `in` first: reading a missing key of a proto map would add it
-        return attr[name] if name in attr else self.defaults[name]  # noqa: SIM401
+        return attr[name] if name in attr else self.defaults[name]
 
 
 _CACHE: dict[str, Signature | None] = {}

@@ -1,10 +1,11 @@
-"""The two spellings of an input: `node:i` in a GraphDef, `node:arg:i` in a FunctionDef. We read and write both.
+"""The two spellings of an input: `node:i` in a GraphDef, `node:arg:i` in a FunctionDef. We read and write
+both.
 
-    what it is              GraphDef      FunctionDef     here
-    output 0 of a node      a             a:z:0           Value("a", 0)
-    its second output       a:1           a:y:0           Value("a", 1)     (counted flat over all output args)
-    an argument             –             x               Value("x", 0)
-    an order, not a value   ^a            ^a              the name "a"
+what it is              GraphDef      FunctionDef     here
+output 0 of a node      a             a:z:0           Value("a", 0)
+its second output       a:1           a:y:0           Value("a", 1)     (counted flat over all output args)
+an argument             –             x               Value("x", 0)
+an order, not a value   ^a            ^a              the name "a"
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tf_stitch.ir.graph import Value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
 
 
 class Spelling(Protocol):
@@ -42,7 +43,9 @@ class GraphSpelling:
 class FunctionSpelling:
     """`node:arg:i`, and `arg` for the function's own arguments."""
 
-    def __init__(self, nodes: Iterable[Proto], arguments: Iterable[str], functions: Mapping[str, Proto]) -> None:
+    def __init__(
+        self, nodes: Iterable[Proto], arguments: Iterable[str], functions: Mapping[str, Proto]
+    ) -> None:
         self._nodes = {n.name: n for n in nodes}
         self._arguments = frozenset(arguments)
         self._functions = functions
@@ -60,7 +63,9 @@ class FunctionSpelling:
             return value.node if value.index == 0 else f"{value.node}:{value.index}"
         proto = self._nodes[value.node]
         signature = signature_of(proto.op, self._functions)
-        arg, index = ("output", value.index) if signature is None else signature.spelled(value.index, proto.attr)
+        arg, index = (
+            ("output", value.index) if signature is None else signature.spelled(value.index, proto.attr)
+        )
         return f"{value.node}:{arg}:{index}"
 
     def _start(self, node: str, arg: str) -> int:

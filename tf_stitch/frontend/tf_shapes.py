@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
 from tensorflow.python.framework import function_def_to_graph
+
+from tf_stitch.frontend.protos import GraphDef
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tf_stitch.frontend.attributes import Proto
+    from tf_stitch.frontend.protos import Proto
     from tf_stitch.frontend.typing_pass import Declared
 
 
@@ -26,7 +27,7 @@ def shapes_by_tensorflow(
     try:
         with tf.Graph().as_default() as graph:
             if functions is not None:
-                library = graph_pb2.GraphDef()
+                library = GraphDef()
                 library.library.function.extend(functions.values())
                 tf.graph_util.import_graph_def(library, name="")
                 definition, _ = function_def_to_graph.function_def_to_graph_def(definition)

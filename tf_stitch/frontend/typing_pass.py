@@ -1,18 +1,18 @@
 """Types: a dtype and symbolic dims for every value, from what is declared and what our own op table implies.
 
 Declared shapes (TensorFlow's own inference) know ranks and static dims but, in a saved function, not which
-unknown dims are equal. The op table knows: the sum of two f32[B, 768] is f32[B, 768] again. For each axis of each
-value the two are merged:
+unknown dims are equal. The op table knows: the sum of two f32[B, 768] is f32[B, 768] again. For each axis
+of each value the two are merged:
 
     declared      inferred      result
     32            B             32, and B is 32 everywhere
     ?             B             B
     s7 (seen)     B             one symbol for both: they are equal
     32            16            32: a declaration is believed
-    s7 (seen)     any of B, C   s7: a broadcast of B against C is a dim of its own unless declared to be another's
+    s7 (seen)     B against C   s7: a broadcast of unknown dims is a dim of its own unless declared equal
 
-All of it is true of every run: what a kernel merely assumes (a slice of 128 of an axis of S means 128 <= S) is not
-said here, since another kernel that reads the value would not check it.
+All of it is true of every run. What a kernel merely assumes (a slice of 128 of an axis of S means 128 <= S)
+is not said here, since another kernel that reads the value would not check it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from tf_stitch.ir.graph import Node
 
 Declared = tuple[int | None, ...] | None
-"""A declared shape: None for an unknown rank; a dim is None where unknown, and where negative a symbol's number."""
+"""A declared shape, or None. A dim is None where unknown; a negative one is the number of a symbol."""
 
 PASSING = frozenset({
-    "CheckNumerics", "CheckNumericsV2", "DebugIdentityV2", "DebugIdentityV3", "Enter", "EnsureShape", "Exit",
-    "Identity", "IdentityN", "NextIteration", "PlaceholderWithDefault", "PreventGradient", "RefEnter", "RefExit",
-    "RefIdentity", "RefNextIteration", "RefSwitch", "Snapshot", "StopGradient", "Switch", "_SwitchN",
+    "CheckNumerics", "CheckNumericsV2", "DebugIdentityV2", "DebugIdentityV3", "Enter", "EnsureShape",
+    "Exit", "Identity", "IdentityN", "NextIteration", "PlaceholderWithDefault", "PreventGradient",
+    "RefEnter", "RefExit", "RefIdentity", "RefNextIteration", "RefSwitch", "Snapshot", "StopGradient",
+    "Switch", "_SwitchN",
 })  # fmt: skip
 """Ops whose outputs have the type of their first input (IdentityN: of the input of the same number)."""
 
@@ -113,7 +114,7 @@ class Types:
                 self._note_constant(node, index, dims)
 
     def _note_constant(self, node: Node, index: int, dims: Sequence[Dim]) -> None:
-        """Integer arithmetic on constants is a constant: the permutation that tf.tensordot concatenates, say."""
+        """Arithmetic on constants is a constant: the permutation that tf.tensordot concatenates, say."""
         type_ = self.types[node.name][index]
         if (
             type_.dtype in (DType.I32, DType.I64)
@@ -158,7 +159,7 @@ class Types:
         return TensorType(operand.dtype, tuple(self._dims.fresh() if d.coefficient < 0 else d for d in dims))
 
     def _gathered(self, node: Node, indices: TensorType, declared: Declared) -> TensorType | None:
-        """Rows of a variable, whose own shape is not known here: the dims of the indices, then what is declared."""
+        """Rows of a variable, whose shape is not known here: dims of the indices, then what is declared."""
         if indices.shape is None or declared is None or node.attributes.get("batch_dims", 0):
             return None
         rows = tuple(self._dims.declared(d) for d in declared[len(indices.shape) :])

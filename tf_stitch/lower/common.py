@@ -123,7 +123,7 @@ def _buffers(plan: StitchPlan) -> dict[int, Buffer]:
     found: dict[int, Buffer] = {}
     for index, step in enumerate(body.steps):
         if isinstance(step.op, Input):
-            name = names.fresh(step.origin or f"in{step.op.index}")
+            name = names.fresh(step.origin, "in")
             found[index] = Buffer(Place.INPUT, step.op.index, name, step.type.dtype, step.type.size)
     for number, index in enumerate(body.outputs):
         if index not in found or found[index].place is Place.INPUT:
@@ -245,7 +245,8 @@ class _Nester:
                 continue
             self.source.append(number)
             self.operands.append(tuple(self.source[o] for o in item.operands))
-            self.name_of.append(self.names.fresh(step.origin or "x"))
+            buffer = self.buffers.get(item.step)
+            self.name_of.append(self.names.fresh(buffer.name if item.loaded and buffer else step.origin))
             if item.loaded:
                 access = _access(self.buffers[item.step], step.type.dims, item.index_map, self.axes)
                 along = any(

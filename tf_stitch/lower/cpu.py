@@ -39,6 +39,7 @@ from tf_stitch.plan.target import Target
 _REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
 _ELEMENTWISE_BLOCK = 4096
 _LONGEST_PACKED = 512
+_PACKED_BLOCK = 1024  # short, since each repeated parameter takes as much of L1 as the data
 
 
 class Driver(enum.Enum):
@@ -128,7 +129,7 @@ def _schedule(nest: Nest, target: Target) -> Schedule:
     if nest.repeats:
         period = nest.repeats[0].period
         unit = period * lanes // math.gcd(period, lanes)
-        return Schedule(Driver.BLOCKS, lanes, native, body, unit * max(1, _ELEMENTWISE_BLOCK // unit))
+        return Schedule(Driver.BLOCKS, lanes, native, body, unit * max(1, _PACKED_BLOCK // unit))
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)
     long_row = not extent.is_static or extent.coefficient >= 2 * _REDUCTION_BLOCK

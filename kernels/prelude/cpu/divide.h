@@ -2,7 +2,7 @@
 #ifndef TF_STITCH_CPU_DIVIDE_H_
 #define TF_STITCH_CPU_DIVIDE_H_
 
-#include "math_libm.h"
+#include "libm.h"
 #include "pack.h"
 
 namespace stitch {
@@ -51,7 +51,7 @@ STITCH_INLINE V truncate_div(V a, V b) {
 template <class V>
 STITCH_INLINE V truncate_mod(V a, V b) {
   if constexpr (is_integer<V>) return integer_truncate_mod(a, b);
-  else return fmod(a, b);
+  else return libm::fmod(a, b);
 }
 template <class V>
 STITCH_INLINE V floor_div(V a, V b) {
@@ -63,8 +63,8 @@ template <class V>
 STITCH_INLINE V floor_mod(V a, V b) {
   if constexpr (is_integer<V>) return integer_floor_mod(a, b);
   else {
-    V m = fmod(a, b);
-    return (m != 0) & ((b < 0) != (m < 0)) ? m + b : m;
+    V m = libm::fmod(a, b);
+    return ((m != 0) & ((b < 0) != (m < 0))) ? m + b : m;
   }
 }
 

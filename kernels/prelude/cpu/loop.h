@@ -20,8 +20,12 @@ template <int L, class S>
 STITCH_INLINE auto load(const S* p, All) {
   return load<L>(p);
 }
-template <class S, class P>
-STITCH_INLINE void store(S* p, P value, All) {
+template <class S, class T, int L>
+STITCH_INLINE void store(S* p, Pack<T, L> value, All) {
+  store(p, value);
+}
+template <int L>
+STITCH_INLINE void store(boolean* p, Mask<L> value, All) {
   store(p, value);
 }
 template <int L, class S>
@@ -29,8 +33,12 @@ STITCH_INLINE auto load_strided(const S* p, i64 stride, All) {
   return load_strided<L>(p, stride, i64(L));
 }
 
-template <class S, class P>
-STITCH_INLINE void store_strided(S* p, i64 stride, P value, All) {
+template <class S, class T, int L>
+STITCH_INLINE void store_strided(S* p, i64 stride, Pack<T, L> value, All) {
+  store_strided(p, stride, value);
+}
+template <int L>
+STITCH_INLINE void store_strided(boolean* p, i64 stride, Mask<L> value, All) {
   store_strided(p, stride, value);
 }
 

@@ -2,8 +2,9 @@
 #ifndef TF_STITCH_CPU_MATH_H_
 #define TF_STITCH_CPU_MATH_H_
 
-#include "math_libm.h"
 #include "tanh_erf.h"
+#include "trigonometry.h"
+#include "wide.h"
 
 namespace stitch {
 namespace vec {

@@ -115,7 +115,7 @@ STITCH_INLINE i64 how_many(First f) {
 struct AnyPointer {
   const void* address;
   template <class T>
-  __attribute__((always_inline)) operator T*() const {
+  STITCH_MEMBER operator T*() const {
     return static_cast<T*>(const_cast<void*>(address));
   }
 };

@@ -14,6 +14,7 @@
 #endif
 
 #define STITCH_INLINE static inline __attribute__((always_inline))
+#define STITCH_MEMBER inline __attribute__((always_inline))
 
 #ifdef __has_builtin
 #define STITCH_HAS(builtin) __has_builtin(builtin)

@@ -5,6 +5,10 @@
 
 #include "types.h"
 
+#if defined(__FMA__) || defined(__aarch64__)
+#define STITCH_FUSED 1
+#endif
+
 namespace stitch {
 namespace vec {
 
@@ -47,6 +51,17 @@ constexpr typename IntOf<Element<V>>::type sign_bit = typename IntOf<Element<V>>
 template <class V>
 STITCH_INLINE V fill(Element<V> s) {
   return s - V{};  // not s + V{}: -0 stays -0
+}
+
+// Is any lane of a comparison true?
+template <class I>
+STITCH_INLINE bool any(I m) {
+  if constexpr (sizeof(m) > 16) {
+    return any(low_half<Element<I>, lanes<I>>(m) | high_half<Element<I>, lanes<I>>(m));
+  } else {
+    Vec<i64, 2> words = (Vec<i64, 2>)m;
+    return (words[0] | words[1]) != 0;
+  }
 }
 
 template <class V>
@@ -96,7 +111,7 @@ STITCH_FOR_ALL_VECTORS(sqrt, __builtin_elementwise_sqrt)
 // a * b + c, fused where the machine can: for polynomials, never for what the user wrote.
 template <class V>
 STITCH_INLINE V madd(V a, V b, V c) {
-#if defined(__FMA__) || defined(__aarch64__)
+#ifdef STITCH_FUSED
   return __builtin_elementwise_fma(a, b, c);
 #else
   return a * b + c;
@@ -139,7 +154,7 @@ STITCH_IF_AVX512(STITCH_INLINE Vec<f32, 16> sqrt(Vec<f32, 16> x) { return __buil
 STITCH_IF_AVX512(STITCH_INLINE Vec<f64, 8> sqrt(Vec<f64, 8> x) { return __builtin_ia32_sqrtpd512_mask(x, x, -1, 4); })
 
 // a * b + c, fused where the machine can: for polynomials, never for what the user wrote.
-#ifdef __FMA__
+#ifdef STITCH_FUSED
 STITCH_INLINE Vec<f32, 4> madd(Vec<f32, 4> a, Vec<f32, 4> b, Vec<f32, 4> c) { return __builtin_ia32_vfmaddps(a, b, c); }
 STITCH_INLINE Vec<f64, 2> madd(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) { return __builtin_ia32_vfmaddpd(a, b, c); }
 STITCH_INLINE Vec<f32, 8> madd(Vec<f32, 8> a, Vec<f32, 8> b, Vec<f32, 8> c) { return __builtin_ia32_vfmaddps256(a, b, c); }

@@ -1,0 +1,152 @@
+"""`tf-stitch convert`: a SavedModel in, a stitched SavedModel out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tf_stitch.cli import output
+from tf_stitch.cli.exit_codes import Exit
+from tf_stitch.config import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tf_stitch.frontend.conversion import Conversion, ConvertedCluster
+
+BASELINES = ("native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
+_DEFAULT = Config()
+
+
+@click.command()
+@click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a SavedModel that is at DST.")
+@click.option(
+    "--cpu-baseline",
+    type=click.Choice(BASELINES),
+    default=_DEFAULT.cpu_baseline,
+    show_default=True,
+    help="The least CPU that the model is to run on; native is this one.",
+)
+@click.option(
+    "--exclude",
+    metavar="OP_OR_NODE",
+    multiple=True,
+    help="Never stitch this op (Exp), or the node of this name. May be given again.",
+)
+@click.option(
+    "--max-cluster-size",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.max_cluster_size,
+    show_default=True,
+    help="TensorFlow nodes in one kernel, at most.",
+)
+@output.json_option
+@click.pass_context
+def convert(
+    ctx: click.Context,
+    source: Path,
+    destination: Path,
+    *,
+    force: bool,
+    cpu_baseline: str,
+    exclude: tuple[str, ...],
+    max_cluster_size: int,
+    as_json: bool,
+) -> None:
+    """Stitches the SavedModel in SRC and writes it to DST.
+
+    SRC is never touched. DST is written whole or not at all, and holds the kernels: nothing is compiled where it
+    is served. Where nothing can be stitched nothing is written, and the exit status is 3.
+    """
+    output.import_tensorflow()
+    from tf_stitch.frontend.saved_model import convert_saved_model
+
+    config = Config(
+        max_cluster_size=max_cluster_size, exclude=frozenset(exclude), cpu_baseline=cpu_baseline
+    )
+    with output.progress() as progress:
+        conversion = convert_saved_model(source, destination, config=config, force=force, progress=progress)
+    for warning in conversion.warnings:
+        output.log(f"tf-stitch: {warning}")
+    if as_json:
+        output.print_json(conversion.to_json())
+    else:
+        _show(conversion)
+    if conversion.destination is None:
+        already = f"{source} is stitched already" if conversion.already_stitched else "nothing was stitched"
+        output.log(f"tf-stitch: {already}; {destination} was not written.")
+        ctx.exit(Exit.NOTHING)
+
+
+def _show(conversion: Conversion) -> None:
+    if conversion.already_stitched:
+        return
+    console = output.console()
+    if conversion.clusters:
+        clusters = output.table(
+            "function", "cluster", "nodes", "kernel", "bytes moved", right=("nodes", "bytes moved")
+        )
+        for row in _cluster_rows(conversion.clusters):
+            clusters.add_row(*row)
+        console.print(clusters)
+        console.print()
+    if conversion.rejections:
+        console.print(_rejections(conversion.rejections))
+        console.print()
+    for function, reason in conversion.skipped.items():
+        console.print(f"left alone: {function}, {reason}")
+    console.print(_closing(conversion))
+
+
+def _cluster_rows(clusters: tuple[ConvertedCluster, ...]) -> Iterator[tuple[str, ...]]:
+    """A row for each kernel of a function: equal clusters share one."""
+    alike: dict[tuple[str, str], list[ConvertedCluster]] = {}
+    for cluster in clusters:
+        alike.setdefault((cluster.function, cluster.kernel), []).append(cluster)
+    before = None
+    for (function, kernel), equal in alike.items():
+        first = equal[0]
+        name = first.id.removeprefix("stitch/")
+        more = f" and {len(equal) - 1} alike" if len(equal) > 1 else ""
+        moved = f"{output.human_bytes(first.bytes_before)} → {output.human_bytes(first.bytes_after)}"
+        shown = "" if function == before else _short(function) or "(main graph)"
+        yield shown, _cut(name, 24 - len(more)) + more, str(len(first.nodes)), kernel[:8], moved
+        before = function
+
+
+def _short(function: str) -> str:
+    """A function's name without what TensorFlow puts in front of every one."""
+    return _cut(function.removeprefix("__inference_"), 20)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _rejections(counts: dict[str, int]) -> object:
+    from tf_stitch.errors import Reason
+
+    table = output.table("left as they are", "nodes", "because", right=("nodes",), wide="because")
+    for code, count in sorted(counts.items(), key=lambda item: -item[1]):
+        table.add_row(code, str(count), Reason[code].value)
+    return table
+
+
+def _closing(conversion: Conversion) -> str:
+    nodes = f"{conversion.nodes_before} nodes"
+    if not conversion.clusters:
+        return f"{nodes}, none of them stitched"
+    compiled = (
+        f"{conversion.kernels_compiled} compiled in {conversion.compile_seconds:.2f} CPU seconds"
+        if conversion.kernels_compiled
+        else "all from the cache"
+    )
+    return (
+        f"{nodes} → {conversion.nodes_after}: {conversion.stitch_ops} StitchOps, "
+        f"{conversion.kernels} kernels ({compiled})\n"
+        f"written to {conversion.destination}"
+    )

@@ -1,0 +1,134 @@
+"""Bytes that a cluster moves, apart (as TensorFlow runs its nodes) and stitched (as its plan does).
+
+    t = x + r ; y = t * g        apart:     read x r, write t, read t g, write y      5*[B, 768] + [768]
+                                 stitched:  read x r g, write y                       3*[B, 768] + [768]
+
+A count is a sum of Dims, so that nothing has to be assumed of unknown dims; `Bytes.at` puts numbers in. Both are
+counts of what must cross between an op and memory, not of cache lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reduce, Reshape
+from tf_stitch.ir.types import Dim, DType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tf_stitch.ir.body import Body
+    from tf_stitch.ir.types import TensorType
+    from tf_stitch.plan.plan import StitchPlan
+
+UNKNOWN_DIM = 1
+"""What an unknown dim counts as where one number is wanted."""
+
+_NARROW = (DType.F16, DType.BF16)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A sum of terms, at most one for each product of symbols; largest product first."""
+
+    terms: tuple[Dim, ...] = ()
+
+    @staticmethod
+    def of(dims: Iterable[Dim]) -> Bytes:
+        counts: dict[tuple[str, ...], int] = {}
+        for dim in dims:
+            counts[dim.symbols] = counts.get(dim.symbols, 0) + dim.coefficient
+        terms = (Dim(count, symbols) for symbols, count in counts.items() if count)
+        return Bytes(tuple(sorted(terms, key=lambda d: (-len(d.symbols), d.symbols))))
+
+    def __add__(self, other: Bytes) -> Bytes:
+        return Bytes.of((*self.terms, *other.terms))
+
+    def at(self, symbols: Mapping[str, int] | None = None, unknown: int = UNKNOWN_DIM) -> int:
+        """The number for these values of the symbols; a symbol that is not among them counts as `unknown`."""
+        known = symbols or {}
+        return sum(d.evaluate({s: known.get(s, unknown) for s in d.symbols}) for d in self.terms)
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.terms)) or "0"
+
+
+def size(type_: TensorType) -> Dim:
+    """Bytes of one value."""
+    return Dim(type_.dtype.size) * type_.size
+
+
+def apart(body: Body) -> Bytes:
+    """What TensorFlow moves: each node reads its operands and writes its results, reshapes and Identities aside."""
+    return Bytes.of(dim for reads_and_writes in by_node(body).values() for dim in reads_and_writes.terms)
+
+
+def by_node(body: Body) -> dict[str, Bytes]:
+    """`apart`, for each node that moves anything."""
+    working = _working(body)
+    moved: dict[str, dict[tuple[str, int], None]] = {}
+    for step in body.steps:
+        for operand in step.operands:
+            value = _in_memory(body, operand, working, step.origin)
+            source = body.steps[value]
+            crosses = isinstance(source.op, Input) or source.origin != step.origin
+            if not crosses or isinstance(source.op, Constant | Extent):
+                continue
+            if step.origin in working:
+                moved.setdefault(step.origin, {})["read", value] = None
+            if not isinstance(source.op, Input):
+                moved.setdefault(source.origin, {})["write", value] = None
+    for output in body.outputs:
+        value = _in_memory(body, output, working, "")
+        if not isinstance(body.steps[value].op, Input | Constant):
+            moved.setdefault(body.steps[value].origin, {})["write", value] = None
+    return {node: Bytes.of(size(body.steps[v].type) for _, v in values) for node, values in moved.items()}
+
+
+def stitched(plan: StitchPlan) -> Bytes:
+    """What the kernel moves: each input once, each output once, and scratch to memory and back."""
+    body = plan.body
+    inputs = {step.op: size(step.type) for step in body.steps if isinstance(step.op, Input)}
+    outputs = [size(body.steps[o].type) for o in body.outputs]
+    scratch = [size(body.steps[s].type) for s in plan.scratch]
+    return Bytes.of((*inputs.values(), *outputs, *scratch, *scratch))
+
+
+def _working(body: Body) -> frozenset[str]:
+    """The nodes that do more than give a value another shape."""
+    idle = (Reshape, Input, Constant, Extent)
+    return frozenset(step.origin for step in body.steps if not isinstance(step.op, idle))
+
+
+def _in_memory(body: Body, value: int, working: frozenset[str], reader: str) -> int:
+    """The step whose result TensorFlow has in memory where a node reads `value`.
+
+    Equal steps of two nodes are one step, with the first node's name: a broadcast, or a widening to f32, that the
+    second would do for itself. So these are looked through, unless they are all that their node does.
+    """
+    while True:
+        step = body.steps[value]
+        if isinstance(step.op, Reshape):
+            value = step.operands[0]
+        elif step.origin != reader and _is_shared(body, value) and _has_more_work(body, value):
+            value = step.operands[0]
+        else:
+            return value
+
+
+def _is_shared(body: Body, value: int) -> bool:
+    """Whether a step is one that a reader does for itself."""
+    step = body.steps[value]
+    if isinstance(step.op, Broadcast):
+        return True
+    widens = isinstance(step.op, Elementwise) and step.op.function == "convert"
+    return widens and body.steps[step.operands[0]].type.dtype in _NARROW
+
+
+def _has_more_work(body: Body, value: int) -> bool:
+    origin = body.steps[value].origin
+    return any(
+        step.origin == origin and index != value and isinstance(step.op, Elementwise | Reduce)
+        for index, step in enumerate(body.steps)
+    )

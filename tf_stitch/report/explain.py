@@ -1,0 +1,70 @@
+"""`tf_stitch.explain`: why each node was stitched, or not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tf_stitch import pipeline
+from tf_stitch.config import Config
+from tf_stitch.errors import UsageError
+from tf_stitch.plan.target import Target
+from tf_stitch.report.explanation import Explanation, explained_graph
+from tf_stitch.toolchain.artifact import Artifact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tf_stitch.toolchain.artifact import Source
+
+
+def explain(
+    target: str | os.PathLike[str] | Any, *args: Any, config: Config | None = None, **kwargs: Any
+) -> Explanation:
+    """What would be stitched, how, and why the rest would not. Nothing is run, compiled or written.
+
+    target: the directory of a SavedModel, or a function: a tf.function, a `tf_stitch.function`, a concrete
+      function, or any Python function of tensors.
+    args, kwargs: for a function: arguments or `tf.TensorSpec`s to trace it with.
+
+    Raises:
+      UsageError: where there is nothing to explain at `target`.
+    """
+    from tf_stitch.report import graphs
+
+    if isinstance(target, str | os.PathLike):
+        path = Path(target)
+        found = graphs.of_saved_model(path)
+        name = str(path)
+    elif callable(target):
+        config = config or _config_of(target)
+        found = graphs.of_function(target, args, kwargs)
+        name = getattr(target, "__name__", None) or type(target).__name__
+    else:
+        raise UsageError(f"{target!r} cannot be explained; give a SavedModel's directory or a function.")
+    config = config or Config()
+    cpu = Target.baseline(config.cpu_baseline)
+    results = pipeline.stitch_all(found.graphs, config, cpu, _NoToolchain(cpu.requires))  # type: ignore[arg-type]
+    explained = tuple(explained_graph(result, config) for result in results)
+    return Explanation(name, cpu.isa, explained, found.skipped, found.already)
+
+
+def _config_of(function: Any) -> Config:
+    """What a `tf_stitch.function` was decorated with."""
+    from tf_stitch.frontend.grappler import config_of
+
+    return config_of(getattr(function, "_stitch_params", ""))
+
+
+@dataclass(frozen=True)
+class _NoToolchain:
+    """Stands for a toolchain: an explanation needs the sources of kernels, not what they compile to."""
+
+    requires: str
+
+    def build(self, sources: Sequence[Source]) -> list[Artifact]:
+        keys = (hashlib.sha256(source.text.encode()).hexdigest() for source in sources)
+        return [Artifact(key, Path(os.devnull), self.requires, 0.0) for key in keys]

@@ -1,0 +1,314 @@
+"""Explanation: what was stitched, how, and why the rest was not, as plain data.
+
+    Explanation
+      ExplainedGraph         one function, or a main graph
+        ExplainedCluster       nodes that became one kernel
+          ExplainedGroup         a loop nest of it
+          ExplainedStep          a primitive of its body, with scheme and bytes
+          Neighbour              a node beside it, and why it stayed outside
+        Rejection              every other node, with its reason
+
+Text, JSON, HTML and DOT are printed from this and from nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tf_stitch.ir.body import Constant, Elementwise, Extent, Input
+from tf_stitch.ir.printer import print_body
+from tf_stitch.ops import FUNCTIONS, Cost
+from tf_stitch.plan import cost
+from tf_stitch.report.neighbours import Neighbour, neighbours_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tf_stitch.config import Config
+    from tf_stitch.ir.body import Body
+    from tf_stitch.ir.graph import Graph, Value
+    from tf_stitch.lower.kernel import Kernel
+    from tf_stitch.pipeline import Stitched, StitchedCluster
+    from tf_stitch.plan.plan import Group, StitchPlan
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class ExplainedStep:
+    """One primitive. `text` is how dumps write it; `bytes` is what its result takes up, `bytes_text` as a formula.
+
+    kind: "input", "constant", "extent", or the name of a primitive ("reduce", "elementwise", ...).
+    groups: the loop nests that compute it, most often one. role: "dominant", "sub-dominant" or "".
+    scheme: where its result lives, "" where it is not computed. output: whether it leaves the cluster.
+    """
+
+    index: int
+    text: str
+    kind: str
+    operands: tuple[int, ...]
+    type: str
+    origin: str
+    groups: tuple[int, ...]
+    role: str
+    scheme: str
+    heavy: bool
+    output: bool
+    bytes: int
+    bytes_text: str
+
+
+@dataclass(frozen=True)
+class ExplainedGroup:
+    """One loop nest: for each of `outer`, over `inner` (none for element-wise groups)."""
+
+    outer: tuple[str, ...]
+    inner: tuple[str, ...]
+    dominant: int
+    sub_dominants: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def loops(self) -> str:
+        rows = " × ".join(self.outer) or "1"
+        return f"{rows} rows of {' × '.join(self.inner)}" if self.inner else f"{rows} elements"
+
+
+@dataclass(frozen=True)
+class ExplainedCluster:
+    """What became one StitchOp.
+
+    nodes, inputs, outputs: (name, op) and (value, type) pairs.
+    symbols: what each unknown dim is, in words; guards: what else is checked at each call.
+    bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; the texts have them in.
+    """
+
+    name: str
+    kernel: str
+    nodes: tuple[tuple[str, str], ...]
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+    symbols: dict[str, str]
+    guards: tuple[str, ...]
+    groups: tuple[ExplainedGroup, ...]
+    steps: tuple[ExplainedStep, ...]
+    scratch: tuple[int, ...]
+    bytes_before: int
+    bytes_after: int
+    bytes_before_text: str
+    bytes_after_text: str
+    neighbours: tuple[Neighbour, ...]
+    source: str
+
+    @property
+    def dynamic(self) -> bool:
+        return bool(self.symbols)
+
+
+@dataclass(frozen=True)
+class ExplainedRejection:
+    node: str
+    op: str
+    code: str
+    meaning: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class ExplainedGraph:
+    """name: of the function, "" for a main graph. nodes: all there are, constants and arguments included."""
+
+    name: str
+    nodes: int
+    clusters: tuple[ExplainedCluster, ...]
+    rejections: tuple[ExplainedRejection, ...]
+
+    @property
+    def stitched_nodes(self) -> int:
+        return sum(len(c.nodes) for c in self.clusters)
+
+
+@dataclass(frozen=True)
+class StitchedAlready:
+    """A StitchOp that a converted model holds."""
+
+    name: str
+    function: str
+    kernel: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """See the head of this module.
+
+    target: the path, or the name of the function. cpu: the instruction set that is generated for.
+    skipped: functions that were left alone as a whole, and why.
+    already: the StitchOps of a model that is converted already.
+    """
+
+    target: str
+    cpu: str
+    graphs: tuple[ExplainedGraph, ...]
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    already: tuple[StitchedAlready, ...] = ()
+
+    @property
+    def clusters(self) -> tuple[ExplainedCluster, ...]:
+        return tuple(c for g in self.graphs for c in g.clusters)
+
+    @property
+    def stitched_nodes(self) -> int:
+        return sum(g.stitched_nodes for g in self.graphs)
+
+    def __str__(self) -> str:
+        from tf_stitch.report.text import text
+
+        return text(self)
+
+    def node(self, name: str) -> str:
+        """What became of one node, wherever it occurs; "" where there is none of that name."""
+        from tf_stitch.report.text import text_of_node
+
+        return text_of_node(self, name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, under `"schema": 1`."""
+        return {
+            "schema": SCHEMA,
+            "target": self.target,
+            "cpu": self.cpu,
+            "unknown_dims_count_as": cost.UNKNOWN_DIM,
+            "graphs": [_graph_json(g) for g in self.graphs],
+            "skipped": self.skipped,
+            "already_stitched": [asdict(a) for a in self.already],
+        }
+
+    def to_html(self) -> str:
+        """A page that stands alone, with a picture of each cluster."""
+        from tf_stitch.report.html import html
+
+        return html(self)
+
+    def to_dot(self) -> str:
+        """A digraph for Graphviz: a subgraph for each cluster."""
+        from tf_stitch.report.dot import dot
+
+        return dot(self)
+
+
+def _graph_json(graph: ExplainedGraph) -> dict[str, Any]:
+    clusters = [
+        asdict(c)
+        | {
+            "dynamic": c.dynamic,
+            "nodes": [{"name": name, "op": op} for name, op in c.nodes],
+            "inputs": [{"value": value, "type": type_} for value, type_ in c.inputs],
+            "outputs": [{"value": value, "type": type_} for value, type_ in c.outputs],
+        }
+        for c in graph.clusters
+    ]
+    counts: dict[str, int] = {}
+    for rejection in graph.rejections:
+        counts[rejection.code] = counts.get(rejection.code, 0) + 1
+    return asdict(graph) | {"clusters": clusters, "rejection_counts": counts}
+
+
+# ---- From the pipeline's data ---------------------------------------------------------------------------------
+
+
+def explained_graph(stitched: Stitched, config: Config) -> ExplainedGraph:
+    """What the pipeline made of one graph."""
+    rejections = tuple(
+        ExplainedRejection(r.node, r.op, r.reason.name, r.reason.value, r.detail) for r in stitched.rejections
+    )
+    clusters = tuple(_cluster(made, stitched, config) for made in stitched.clusters)
+    return ExplainedGraph(stitched.graph.name, len(stitched.graph.nodes), clusters, rejections)
+
+
+def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> ExplainedCluster:
+    graph, found, plan = stitched.graph, made.cluster, made.plan
+    before, after = cost.apart(found.body), cost.stitched(plan)
+    return ExplainedCluster(
+        name=found.name,
+        kernel=made.kernel.name,
+        nodes=tuple((n, graph.nodes[n].op) for n in found.nodes),
+        inputs=_typed(graph, found.inputs),
+        outputs=_typed(graph, found.outputs),
+        symbols=_symbols(made.kernel, found.inputs),
+        guards=tuple(g.text for g in made.kernel.guards),
+        groups=tuple(_group(plan.body, g) for g in plan.groups),
+        steps=_steps(plan),
+        scratch=plan.scratch,
+        bytes_before=before.at(),
+        bytes_after=after.at(),
+        bytes_before_text=str(before),
+        bytes_after_text=str(after),
+        neighbours=neighbours_of(found, stitched, config),
+        source=made.source.text,
+    )
+
+
+def _typed(graph: Graph, values: Sequence[Value]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(v), str(graph.type_of(v))) for v in values)
+
+
+def _symbols(kernel: Kernel, inputs: Sequence[Value]) -> dict[str, str]:
+    words: dict[str, str] = {}
+    for source in kernel.symbols:
+        divided = "" if source.divisor.is_one else f" / {source.divisor}"
+        words[source.symbol] = f"dim {source.axis} of {inputs[source.input].node}{divided}"
+    return words
+
+
+def _group(body: Body, group: Group) -> ExplainedGroup:
+    computed = dict.fromkeys(
+        i.step for i in group.instances if not i.loaded and not isinstance(body.steps[i.step].op, Constant | Extent)
+    )
+    return ExplainedGroup(
+        tuple(str(a.extent) for a in group.outer),
+        tuple(str(a.extent) for a in group.inner),
+        group.dominant,
+        group.sub_dominants,
+        tuple(computed),
+    )
+
+
+def _steps(plan: StitchPlan) -> tuple[ExplainedStep, ...]:
+    body = plan.body
+    lines = print_body(body).splitlines()
+    groups: dict[int, list[int]] = {}
+    roles: dict[int, str] = {}
+    for number, group in enumerate(plan.groups):
+        for step in _group(body, group).steps:
+            groups.setdefault(step, []).append(number)
+        roles |= {s: roles.get(s) or "sub-dominant" for s in group.sub_dominants}
+        roles[group.dominant] = "dominant"
+    found: list[ExplainedStep] = []
+    for index, step in enumerate(body.steps):
+        size = cost.Bytes.of((cost.size(step.type),))
+        scheme = plan.schemes.get(index)
+        heavy = isinstance(step.op, Elementwise) and _is_heavy(step.op.function)
+        found.append(
+            ExplainedStep(
+                index=index,
+                text=lines[index].partition(" = ")[2].rpartition(" : ")[0].rstrip(),
+                kind=type(step.op).__name__.lower(),
+                operands=step.operands,
+                type=str(step.type),
+                origin=step.origin if not isinstance(step.op, Constant | Extent) else "",
+                groups=tuple(groups.get(index, ())),
+                role=roles.get(index, ""),
+                scheme="" if scheme is None or isinstance(step.op, Input) else scheme.name,
+                heavy=heavy,
+                output=index in body.outputs,
+                bytes=size.at(),
+                bytes_text=str(size),
+            )
+        )
+    return tuple(found)
+
+
+def _is_heavy(function: str) -> bool:
+    return function in FUNCTIONS and FUNCTIONS[function].cost is Cost.HEAVY
