@@ -75,7 +75,7 @@ def log_line(row: Row) -> str:
     times = ", ".join(f"{way} {_ms(row[f'{way}_ms'])}" for way in ("tf", "xla", "stitch"))
     better = results.better_over_stitch(row)
     lead = f", {better:.2f} over the better" if better is not None else ""
-    return f"{row['workload']} {row['shape']}: {times} ms{lead}"
+    return f"threads {row['threads']}, {row['workload']} {row['shape']}: {times} ms{lead}"
 
 
 def _ms(value: object) -> str:

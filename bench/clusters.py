@@ -55,11 +55,7 @@ def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path 
                 failures.append(result)
                 continue
             rows.append(result)
-            log.print(
-                f"[{count} thread{'s' * (count > 1)}] {cluster_table.log_line(result)}",
-                markup=False,
-                soft_wrap=True,
-            )
+            log.print(cluster_table.log_line(result), markup=False, soft_wrap=True)
     summary = results.cluster_summary(rows, malloc)
     if json_path is not None:
         results.write(json_path, rows, summary)

@@ -28,7 +28,9 @@ X = tf.constant(np.linspace(-4, 4, 24, dtype=np.float32).reshape(4, 6))
 
 
 def close(found: Any, expected: Any) -> None:
-    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected)
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
+    )
 
 
 def kernel_calls(call: Any) -> int:
@@ -271,7 +273,9 @@ class TestStitching:
             @tf.function
             def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
                 with tf.GradientTape() as tape:
-                    loss = tf.reduce_mean(tf.keras.losses.categorical_crossentropy(y, model(x, training=True)))
+                    loss = tf.reduce_mean(
+                        tf.keras.losses.categorical_crossentropy(y, model(x, training=True))
+                    )
                 gradients = tape.gradient(loss, model.trainable_variables)
                 optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
                 return loss

@@ -37,7 +37,12 @@ X = np.linspace(-4, 4, 24, dtype=np.float32).reshape(4, 6)
 
 
 @pytest.mark.parametrize(
-    "config", [Config(), Config(max_cluster_size=3, exclude=frozenset({"Tanh", "Exp"})), Config(cpu_baseline="x86-64-v2")]
+    "config",
+    [
+        Config(),
+        Config(max_cluster_size=3, exclude=frozenset({"Tanh", "Exp"})),
+        Config(cpu_baseline="x86-64-v2"),
+    ],
 )
 def test_the_config_survives_its_journey_through_a_string(config: Config) -> None:
     assert grappler.config_of(grappler.params_of(config)) == config
@@ -132,11 +137,15 @@ def test_no_compiler_is_said_once(
     optimizer: grappler.Optimizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TF_STITCH_STRICT", "0")
-    monkeypatch.setattr(grappler, "engine_for", Broken(EnvironmentProblem("there is no compiler; install g++")))
+    monkeypatch.setattr(
+        grappler, "engine_for", Broken(EnvironmentProblem("there is no compiler; install g++"))
+    )
     with stitching(), caplog.at_level(logging.WARNING, "tf_stitch"):
         for _ in range(3):
             tf.function(gelu)(X)
-    assert [r.message for r in caplog.records] == ["functions run unstitched: there is no compiler; install g++"]
+    assert [r.message for r in caplog.records] == [
+        "functions run unstitched: there is no compiler; install g++"
+    ]
 
 
 @pytest.mark.usefixtures("optimizer")

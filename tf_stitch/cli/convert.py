@@ -9,6 +9,7 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
+from tf_stitch.report.text import human_bytes
 from tf_stitch.config import Config
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _cluster_rows(clusters: tuple[ConvertedCluster, ...]) -> Iterator[tuple[str,
         first = equal[0]
         name = first.id.removeprefix("stitch/")
         more = f" and {len(equal) - 1} alike" if len(equal) > 1 else ""
-        moved = f"{output.human_bytes(first.bytes_before)} → {output.human_bytes(first.bytes_after)}"
+        moved = f"{human_bytes(first.bytes_before)} → {output.human_bytes(first.bytes_after)}"
         shown = "" if function == before else _short(function) or "(main graph)"
         yield shown, _cut(name, 24 - len(more)) + more, str(len(first.nodes)), kernel[:8], moved
         before = function

@@ -129,10 +129,3 @@ def import_tensorflow() -> None:
         import tf_stitch.api  # noqa: F401
 
 
-def human_bytes(count: float) -> str:
-    """`1.5 KiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tf_stitch.frontend.protos import Proto
 
 _MARKS = {
-    # function attributes that promise something of the body
-    "_XlaMustCompile": "compiled by XLA",
+    # function attributes that promise something of the body; the last that is set gives the reason
     "_noinline": "marked _noinline",
     "_implements": "an implementation that TensorFlow may exchange for another",
     "api_implements": "an implementation that TensorFlow may exchange for another",
     "_tf_data_function": "run by tf.data",
+    "_XlaMustCompile": "compiled by XLA",
 }
 _DATASET_OP = re.compile(r"Dataset(V\d+)?$")
 _CONTEXTS = frozenset({"cond_context", "while_context"})
@@ -106,27 +106,31 @@ def fetched_names(meta_graph: Proto) -> frozenset[str]:
 
 
 def redirect_contexts(meta_graph: Proto, outputs: Mapping[str, str]) -> None:
-    """Rewrites what V1 control-flow contexts list as theirs, for removed tensors, in place.
+    """Rewrites what V1 control-flow contexts list as theirs, in place: nothing that is gone may be named.
 
     outputs: for each removed node the name of the StitchOp that replaces it.
     """
+    present = {n.name for n in meta_graph.graph_def.node}
     for name in _CONTEXTS & set(meta_graph.collection_def):
         values = meta_graph.collection_def[name].bytes_list.value
         for index, message in enumerate(_messages(name, meta_graph.collection_def[name])):
-            _redirect(message, outputs)
+            _redirect(message, outputs, present)
             values[index] = message.SerializeToString(deterministic=True)
 
 
-def _redirect(context: Proto, outputs: Mapping[str, str]) -> None:
-    listed = context.values_def.values
-    kept = dict.fromkeys(
-        outputs[t.partition(":")[0]] + ":0" if t.partition(":")[0] in outputs else t for t in listed
-    )
-    listed[:] = list(kept)
+def _redirect(context: Proto, outputs: Mapping[str, str], present: set[str]) -> None:
+    kept: dict[str, None] = {}
+    for text in context.values_def.values:
+        name = text.partition(":")[0]
+        if name in outputs:
+            kept[f"{outputs[name]}:0"] = None
+        elif name in present:
+            kept[text] = None
+    context.values_def.values[:] = list(kept)
     for nested in context.nested_contexts:
         kind = nested.WhichOneof("ctxt")
         if kind is not None:
-            _redirect(getattr(nested, kind), outputs)
+            _redirect(getattr(nested, kind), outputs, present)
 
 
 def _messages(name: str, collection: Proto) -> list[Any]:

@@ -31,23 +31,26 @@ def cluster(graph: Graph, config: Config) -> Clustering:
     """Stage 3. Every node that is in no cluster has a Rejection, but for constants, arguments and variable reads."""
     rejections: dict[str, Rejection] = {}
     eligible: list[str] = []
+    views: set[str] = set()
     for node in graph.nodes.values():
-        rejection = legality.rejection_of(graph, node, config)
-        if rejection is None:
+        examined = legality.examine(graph, node, config)
+        if not isinstance(examined, Rejection):
             eligible.append(node.name)
+            if profitability.is_view(examined):
+                views.add(node.name)
         elif not legality.is_silent(node):
-            rejections[node.name] = rejection
+            rejections[node.name] = examined
     position = {name: number for number, name in enumerate(graph.nodes)}
     grown = _grow(graph, eligible, position, config, ask_planner=False, rejections=rejections)
     clusters: list[Cluster] = []
     names: dict[str, int] = {}
     for members in grown:
         try:
-            clusters.extend(_finish(graph, members, position, config, rejections))
+            clusters.extend(_finish(graph, members, frozenset(views), position, config, rejections))
         except Unsupported:  # step 3
             for part in _grow(graph, members, position, config, ask_planner=True, rejections=rejections):
                 try:
-                    clusters.extend(_finish(graph, part, position, config, rejections))
+                    clusters.extend(_finish(graph, part, frozenset(views), position, config, rejections))
                 except Unsupported as refused:
                     _reject(graph, part, rejections, refused.reason, refused.detail)
     clusters.sort(key=lambda c: position[c.nodes[0]])
@@ -119,17 +122,22 @@ def _can_be_planned(graph: Graph, members: set[str], position: dict[str, int]) -
 
 
 def _finish(
-    graph: Graph, members: Sequence[str], position: dict[str, int], config: Config, rejections: dict[str, Rejection]
+    graph: Graph,
+    members: Sequence[str],
+    views: frozenset[str],
+    position: dict[str, int],
+    config: Config,
+    rejections: dict[str, Rejection],
 ) -> list[Cluster]:
     """The cluster made of `members`, or none if it does not pay.
 
     Raises:
       Unsupported: where it cannot be planned as a whole.
     """
-    kept = sorted(profitability.without_idle_views(graph, set(members)), key=position.__getitem__)
+    kept = sorted(profitability.without_idle_views(graph, set(members), views), key=position.__getitem__)
     _reject(graph, set(members) - set(kept), rejections, Reason.NOT_PROFITABLE, "a view costs nothing as it is")
     outputs = _outputs(graph, kept)
-    refusal = profitability.refusal(graph, kept, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")
+    refusal = profitability.refusal(graph, kept, views, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")
     if refusal is not None:
         _reject(graph, kept, rejections, *refusal)
         return []

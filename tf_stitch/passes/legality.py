@@ -10,7 +10,7 @@ from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import DType
 from tf_stitch.ops import OPS
 from tf_stitch.passes.clustering import Rejection
-from tf_stitch.passes.expand import expand
+from tf_stitch.passes.expand import Expansion, expand
 
 # Nodes that hold or pass on what others compute. There is nothing to explain about their not being stitched.
 _SILENT = frozenset("Const Placeholder PlaceholderWithDefault _Arg _Retval NoOp VarHandleOp ReadVariableOp".split())
@@ -19,8 +19,8 @@ _SILENT = frozenset("Const Placeholder PlaceholderWithDefault _Arg _Retval NoOp 
 _BACK_EDGES = frozenset(("NextIteration", "RefNextIteration"))
 
 
-def rejection_of(graph: Graph, node: Node, config: Config) -> Rejection | None:
-    """Why this node may not be stitched, whatever its neighbours; None where it may."""
+def examine(graph: Graph, node: Node, config: Config) -> Expansion | Rejection:
+    """The node by itself as a body; or why it may not be stitched, whatever its neighbours."""
 
     def because(reason: Reason, detail: str = "") -> Rejection:
         return Rejection(node.name, node.op, reason, detail)
@@ -45,10 +45,9 @@ def rejection_of(graph: Graph, node: Node, config: Config) -> Rejection | None:
         if graph.type_of(value).shape is None:
             return because(Reason.UNKNOWN_RANK)
     try:
-        expand(graph, [node.name], sorted(used))
+        return expand(graph, [node.name], sorted(used))
     except Unsupported as refusal:
         return because(refusal.reason, refusal.detail)
-    return None
 
 
 def is_silent(node: Node) -> bool:

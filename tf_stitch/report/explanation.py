@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tf_stitch.ir.body import Constant, Elementwise, Extent, Input
+from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reshape
 from tf_stitch.ir.printer import print_body
 from tf_stitch.ops import FUNCTIONS, Cost
 from tf_stitch.plan import cost
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tf_stitch.config import Config
     from tf_stitch.ir.body import Body
-    from tf_stitch.ir.graph import Graph, Value
+    from tf_stitch.ir.graph import Value
     from tf_stitch.lower.kernel import Kernel
     from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.plan.plan import Group, StitchPlan
@@ -42,6 +42,7 @@ class ExplainedStep:
     kind: "input", "constant", "extent", or the name of a primitive ("reduce", "elementwise", ...).
     groups: the loop nests that compute it, most often one. role: "dominant", "sub-dominant" or "".
     scheme: where its result lives, "" where it is not computed. output: whether it leaves the cluster.
+    constant: whether it is a constant, or one in another shape: not worth showing.
     """
 
     index: int
@@ -55,6 +56,7 @@ class ExplainedStep:
     scheme: str
     heavy: bool
     output: bool
+    constant: bool
     bytes: int
     bytes_text: str
 
@@ -93,6 +95,7 @@ class ExplainedCluster:
     guards: tuple[str, ...]
     groups: tuple[ExplainedGroup, ...]
     steps: tuple[ExplainedStep, ...]
+    output_steps: tuple[int, ...]
     scratch: tuple[int, ...]
     bytes_before: int
     bytes_after: int
@@ -234,12 +237,19 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
         name=found.name,
         kernel=made.kernel.name,
         nodes=tuple((n, graph.nodes[n].op) for n in found.nodes),
-        inputs=_typed(graph, found.inputs),
-        outputs=_typed(graph, found.outputs),
+        inputs=tuple(
+            (str(v), str(graph.type_of(v) if t is None else t))
+            for v, t in zip(found.inputs, plan.body.inputs, strict=True)
+        ),
+        outputs=tuple(
+            (str(v), str(plan.body.steps[s].type))
+            for v, s in zip(found.outputs, plan.body.outputs, strict=True)
+        ),
         symbols=_symbols(made.kernel, found.inputs),
         guards=tuple(g.text for g in made.kernel.guards),
         groups=tuple(_group(plan.body, g) for g in plan.groups),
         steps=_steps(plan),
+        output_steps=plan.body.outputs,
         scratch=plan.scratch,
         bytes_before=before.at(),
         bytes_after=after.at(),
@@ -248,10 +258,6 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
         neighbours=neighbours_of(found, stitched, config),
         source=made.source.text,
     )
-
-
-def _typed(graph: Graph, values: Sequence[Value]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(v), str(graph.type_of(v))) for v in values)
 
 
 def _symbols(kernel: Kernel, inputs: Sequence[Value]) -> dict[str, str]:
@@ -285,8 +291,12 @@ def _steps(plan: StitchPlan) -> tuple[ExplainedStep, ...]:
             groups.setdefault(step, []).append(number)
         roles |= {s: roles.get(s) or "sub-dominant" for s in group.sub_dominants}
         roles[group.dominant] = "dominant"
+    constants: set[int] = set()
     found: list[ExplainedStep] = []
     for index, step in enumerate(body.steps):
+        moved = isinstance(step.op, Reshape | Broadcast) and step.operands[0] in constants
+        if moved or isinstance(step.op, Constant | Extent):
+            constants.add(index)
         size = cost.Bytes.of((cost.size(step.type),))
         scheme = plan.schemes.get(index)
         heavy = isinstance(step.op, Elementwise) and _is_heavy(step.op.function)
@@ -303,6 +313,7 @@ def _steps(plan: StitchPlan) -> tuple[ExplainedStep, ...]:
                 scheme="" if scheme is None or isinstance(step.op, Input) else scheme.name,
                 heavy=heavy,
                 output=index in body.outputs,
+                constant=index in constants,
                 bytes=size.at(),
                 bytes_text=str(size),
             )

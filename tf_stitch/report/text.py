@@ -95,7 +95,7 @@ def _cluster(cluster: ExplainedCluster) -> Iterator[str]:
     for symbol, meaning in cluster.symbols.items():
         yield from _paragraph(f"{'where':<8} {symbol} is {meaning}", "  ", "           ")
     assumed = f" (for {', '.join(f'{s} = 1' for s in cluster.symbols)})" if cluster.symbols else ""
-    moved = f"{_bytes(cluster.bytes_before)} → {_bytes(cluster.bytes_after)}{assumed}"
+    moved = f"{human_bytes(cluster.bytes_before)} → {human_bytes(cluster.bytes_after)}{assumed}"
     yield from _paragraph(f"{'moves':<8} {moved}", "  ", "           ")
     for text_ in (f"apart {cluster.bytes_before_text}", f"stitched {cluster.bytes_after_text}"):
         if cluster.symbols:
@@ -107,7 +107,7 @@ def _cluster(cluster: ExplainedCluster) -> Iterator[str]:
             below = ", ".join(f"%{s} ({cluster.steps[s].origin})" for s in group.sub_dominants)
             words += f", sub-dominant {below}"
         yield from _paragraph(words, "  ", "           ")
-    yield from (f"    {line}" for line in _steps([s for s in cluster.steps if s.scheme]))
+    yield from (f"    {line}" for line in _steps([s for s in cluster.steps if s.scheme and not s.constant]))
     yield from _neighbours(cluster.neighbours)
 
 
@@ -169,7 +169,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _bytes(count: float) -> str:
+def human_bytes(count: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

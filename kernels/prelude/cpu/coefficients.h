@@ -114,21 +114,21 @@ constexpr f32 kAtanBelowF32[] = {
     0x1.9d59e00000000p-5f,  // 0.0504578948
 };
 
-// e^(x^2) erfc(x), 0.47 <= x <= 10.1: above and below. Relative error of the function 2^-25.65.
-constexpr f32 kErfcF32[] = {
-    0x1.00008a0000000p+0f,  // 1.00000823
-    0x1.4f4e9c0000000p+0f,  // 1.30979323
-    0x1.a04d820000000p-1f,  // 0.813091338
-    0x1.15577c0000000p-2f,  // 0.270841539
-    0x1.6034c60000000p-5f,  // 0.0429939143
+// e^(x^2) erfc(x), 0 <= x <= 10.1, for an f32: above and below. Relative error of the function 2^-27.37.
+constexpr f64 kErfcF64[] = {
+    0x1.00000018a1534p+0,  // 1.00000001
+    0x1.3d0aeb709353dp+0,  // 1.23844787
+    0x1.7699ff938289dp-1,  // 0.731643664
+    0x1.d57a9965dcb42p-3,  // 0.229237746
+    0x1.0cb3ade5004cdp-5,  // 0.0328005215
 };
-constexpr f32 kErfcBelowF32[] = {
-    0x1.0000000000000p+0f,  // 1.0
-    0x1.3818bc0000000p+1f,  // 2.43825483
-    0x1.4830e60000000p+1f,  // 2.56399226
-    0x1.7aa26e0000000p+0f,  // 1.47904098
-    0x1.eb969a0000000p-2f,  // 0.480066687
-    0x1.3822220000000p-4f,  // 0.0762044266
+constexpr f64 kErfcBelowF64[] = {
+    0x1.0000000000000p+0,  // 1.0
+    0x1.2ef4351542e0dp+1,  // 2.36682762
+    0x1.337f007f4dbffp+1,  // 2.40231329
+    0x1.5350315b20e15p+0,  // 1.32544239
+    0x1.a01784cfc2a7cp-2,  // 0.406339717
+    0x1.dc4185ad368cep-5,  // 0.0581367122
 };
 
 // t(x) / x with tanh(x) = 2 t / (1 + t^2), 0 < x <= 9.02: powers of x^2, above and below. Relative error of the function 2^-26.35.

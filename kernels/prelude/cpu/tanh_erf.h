@@ -1,4 +1,4 @@
-// tanh, erf, erfc, sigmoid.
+// tanh, erf, sigmoid.
 #ifndef TF_STITCH_CPU_TANH_ERF_H_
 #define TF_STITCH_CPU_TANH_ERF_H_
 
@@ -55,41 +55,6 @@ template <class V>
 STITCH_INLINE V erf(V x) {
   if constexpr (is_f32<V>) return erf_f32(x);
   else return libm::erf(x);
-}
-
-// e^(-a^2): the square is taken in two parts, upper (exact in an f32) and lower
-template <class V>
-STITCH_INLINE V exp_of_minus_square(V a) {
-#ifdef STITCH_FUSED
-  V upper = a * a;
-  V e = exp(-upper);
-  return madd(e, -madd(a, a, -upper), e);
-#else
-  V b = (V)((Bits<V>)a & i32(0xfffff000));
-  V e = exp(-(b * b));
-  return madd(e, expm1_near_zero((b - a) * (b + a)), e);
-#endif
-}
-
-template <class V>
-STITCH_INLINE V erfc_f32(V x) {
-  V a = min2(fill<V>(11), abs(x));
-  V above = madd(a, kErfcF32[4], kErfcF32[3]);
-  above = madd(above, a, kErfcF32[2]);
-  above = madd(above, a, kErfcF32[1]);
-  above = madd(above, a, kErfcF32[0]);
-  V below = madd(a, kErfcBelowF32[5], kErfcBelowF32[4]);
-  below = madd(below, a, kErfcBelowF32[3]);
-  below = madd(below, a, kErfcBelowF32[2]);
-  below = madd(below, a, kErfcBelowF32[1]);
-  below = madd(below, a, kErfcBelowF32[0]);
-  V far = exp_of_minus_square(a) * above / below;
-  return a < 0.47f ? 1 - erf_f32(x) : x < 0 ? 2 - far : far;
-}
-template <class V>
-STITCH_INLINE V erfc(V x) {
-  if constexpr (is_f32<V>) return erfc_f32(x);
-  else return libm::erfc(x);
 }
 
 template <class V>

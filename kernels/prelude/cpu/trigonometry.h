@@ -28,6 +28,19 @@ struct Reduced {
   }
 };
 
+struct Tan {
+  template <class V>
+  static STITCH_MEMBER V of(V x) {
+    V n = Quadrant::of(x), r = Reduced::of(x), z = r * r, half = n * 0.5;
+    V s = madd(z, f64(kSinF32[2]), f64(kSinF32[1]));
+    s = madd(madd(s, z, f64(kSinF32[0])), z * r, r);
+    V c = madd(z, f64(kCosF32[2]), f64(kCosF32[1]));
+    c = madd(madd(c, z, f64(kCosF32[0])), z * z, madd(z, -0.5, 1.0));
+    Bits<V> even = (Bits<V>)(rint(half) == half);
+    return (even ? s : -c) / (even ? c : s);
+  }
+};
+
 template <class V>
 STITCH_INLINE V sin_near_zero(V r) {
   V z = r * r;
@@ -75,10 +88,7 @@ STITCH_INLINE V tan(V x) {
   if constexpr (!is_f32<V>) return libm::tan(x);
   else if (__builtin_expect(!all_reducible(x), 0)) return libm::tan(x);
   else {
-    V r = in_f64<Reduced>(x);
-    Bits<V> odd = (Bits<V>)((__builtin_convertvector(in_f64<Quadrant>(x), Bits<V>) & 1) != 0);
-    V s = sin_near_zero(r), c = cos_near_zero(r);
-    V y = odd ? -c / s : s / c;
+    V y = in_f64<Tan>(x);
     return x == 0 ? x : y;
   }
 }
