@@ -48,23 +48,24 @@ def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path 
     counts = _thread_counts(threads)
     console, log = Console(), Console(stderr=True, highlight=False)
     rows: list[Row] = []
-    failures: list[WorkerError] = []
-    for count in counts:
-        for result in _worker_results(names, quick, count, malloc):
-            if isinstance(result, WorkerError):  # what was measured is shown all the same
-                failures.append(result)
-                continue
+    failure: WorkerError | None = None
+    for result in (r for count in counts for r in _worker_results(names, quick, count, malloc)):
+        if isinstance(result, WorkerError):
+            failure = result
+            log.print(str(failure), style="red", markup=False, soft_wrap=True)
+            if failure.code == USAGE:
+                break
+        else:
             rows.append(result)
             log.print(cluster_table.log_line(result), markup=False, soft_wrap=True)
-    summary = results.cluster_summary(rows, malloc)
-    if json_path is not None:
-        results.write(json_path, rows, summary)
-    cluster_table.show(console, rows, summary)
-    for failure in failures:
-        log.print(str(failure), style="red", markup=False, soft_wrap=True)
-    if failures:
-        sys.exit(failures[0].code)
-    if summary["disagreeing"]:
+    if rows:  # what was measured is shown all the same
+        summary = results.cluster_summary(rows, malloc)
+        if json_path is not None:
+            results.write(json_path, rows, summary)
+        cluster_table.show(console, rows, summary)
+    if failure is not None:
+        sys.exit(failure.code)
+    if any(row["disagree"] for row in rows):
         sys.exit(DISAGREEMENT)
 
 

@@ -12,8 +12,8 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, ...]
 Rng = np.random.RandomState
 
-# How much a chain does in a call, in elements of ordinary cost: it takes some milliseconds then, where the call
-# itself takes a few hundred µs. Larger tensors are not chained: one copy alone dwarfs the call.
+# How much a chain does in a call, in elements of ordinary cost: it takes some milliseconds then, where the
+# call itself takes a few hundred µs. Larger tensors are not chained: one copy alone dwarfs the call.
 CHAIN_WORK = 32_000_000
 LARGE = 2_000_000
 # So many copies stand in a row; where there are more, the row is in a loop.

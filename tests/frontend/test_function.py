@@ -28,9 +28,8 @@ X = tf.constant(np.linspace(-4, 4, 24, dtype=np.float32).reshape(4, 6))
 
 
 def close(found: Any, expected: Any) -> None:
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), found, expected
-    )
+    for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
 def kernel_calls(call: Any) -> int:
@@ -235,9 +234,8 @@ class TestGradients:
 class TestStitching:
     def test_ends_where_it_ends_also_on_an_exception(self) -> None:
         plain = tf.function(gelu)
-        with pytest.raises(KeyError), stitching():
-            assert kernel_calls(lambda: plain(X)) == 1
-            raise KeyError
+        with pytest.raises(ZeroDivisionError), stitching():
+            _ = 1 / (kernel_calls(lambda: plain(X)) - 1)
         assert kernel_calls(lambda: plain(X)) == 0
 
     def test_nests(self) -> None:
@@ -273,9 +271,8 @@ class TestStitching:
             @tf.function
             def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
                 with tf.GradientTape() as tape:
-                    loss = tf.reduce_mean(
-                        tf.keras.losses.categorical_crossentropy(y, model(x, training=True))
-                    )
+                    predicted = model(x, training=True)
+                    loss = tf.reduce_mean(tf.keras.losses.categorical_crossentropy(y, predicted))
                 gradients = tape.gradient(loss, model.trainable_variables)
                 optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
                 return loss

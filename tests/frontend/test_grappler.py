@@ -41,7 +41,7 @@ X = np.linspace(-4, 4, 24, dtype=np.float32).reshape(4, 6)
     [
         Config(),
         Config(max_cluster_size=3, exclude=frozenset({"Tanh", "Exp"})),
-        Config(cpu_baseline="x86-64-v2"),
+        Config(cpu_baseline="x86-64-v2", compiler_timeout=2.5),
     ],
 )
 def test_the_config_survives_its_journey_through_a_string(config: Config) -> None:
@@ -118,7 +118,7 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def __call__(self, config: Config) -> Engine:
+    def __call__(self, _: Config) -> Engine:
         raise self.error
 
 
@@ -137,15 +137,11 @@ def test_no_compiler_is_said_once(
     optimizer: grappler.Optimizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TF_STITCH_STRICT", "0")
-    monkeypatch.setattr(
-        grappler, "engine_for", Broken(EnvironmentProblem("there is no compiler; install g++"))
-    )
+    monkeypatch.setattr(grappler, "engine_for", Broken(EnvironmentProblem("there is no compiler")))
     with stitching(), caplog.at_level(logging.WARNING, "tf_stitch"):
         for _ in range(3):
             tf.function(gelu)(X)
-    assert [r.message for r in caplog.records] == [
-        "functions run unstitched: there is no compiler; install g++"
-    ]
+    assert [r.message for r in caplog.records] == ["functions run unstitched: there is no compiler"]
 
 
 @pytest.mark.usefixtures("optimizer")

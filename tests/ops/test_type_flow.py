@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ops.compute import COMPUTE_TYPES
-from tf_stitch.ops.extents import extents_of
+from tf_stitch.ops.extents import extents_of, extents_of_outputs
 
 v1 = tf.compat.v1
 DTYPES = {
@@ -164,6 +164,18 @@ def shape(x: tf.Tensor) -> tf.Tensor:
 )
 def test_extents(build: Callable[..., Any], wanted: str) -> None:
     assert dims_of(build, (B, 8, S)) == wanted
+
+
+def test_extents_of_several_outputs() -> None:
+    types = (TensorType(DType.F32, shape_of("B", 4)), TensorType(DType.F32, None))
+    shapes = Node("n", "ShapeN", (), (), attributes={"N": 2})
+    assert extents_of_outputs(shapes, types, [None, None], [None, None]) == (shape_of("B", 4), None)
+    pieces = Node("n", "Unpack", (), (), attributes={"num": 2})
+    vector = (TensorType(DType.I32, shape_of(2)),)
+    assert extents_of_outputs(pieces, vector, [None], [shape_of("B", 4)]) == (shape_of("B"), shape_of(4))
+    assert extents_of_outputs(pieces, vector, [None], [None]) == (None, None)
+    rank = Node("n", "Rank", (), ())
+    assert extents_of_outputs(rank, types[:1], [None], [None]) == (shape_of(2),)
 
 
 # -- compute -----------------------------------------------------------------------------------------------

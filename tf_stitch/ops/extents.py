@@ -49,6 +49,25 @@ def extents_of(
     return tuple(result.ravel()) if result.size <= LARGEST else None
 
 
+def extents_of_outputs(
+    node: Node,
+    types: Sequence[TensorType],
+    constants: Sequence[np.ndarray[Any, Any] | None],
+    extents: Sequence[tuple[Dim, ...] | None],
+) -> tuple[tuple[Dim, ...] | None, ...]:
+    """The dims that each output holds: `extents_of` for ops of several outputs, too (ShapeN, Unpack)."""
+    match node.op:
+        case "ShapeN":
+            return tuple(t.shape for t in types)
+        case "Unpack":
+            operand = _dims(types[0], constants[0], extents[0])
+            if operand is None or operand.ndim != 1:
+                return (None,) * int(node.attributes.get("num", 1))
+            return tuple((dim,) for dim in operand)
+        case _:
+            return (extents_of(node, types, constants, extents),)
+
+
 class _NotKnown(Exception):  # noqa: N818 (it names what happened)
     """The result is no tensor of dims."""
 
@@ -281,7 +300,7 @@ def _size(types: Sequence[TensorType]) -> tuple[Dim, ...] | None:
 
 _OF_TYPES: dict[str, Callable[[Sequence[TensorType]], tuple[Dim, ...] | None]] = {
     "Shape": _shape,
-    "ShapeN": _shape,  # of its first output; ask `extents_of` of each operand for the others
+    "ShapeN": _shape,  # of its first output
     "Rank": _rank,
     "Size": _size,
 }

@@ -34,12 +34,17 @@ def cluster(graph: Graph, config: Config) -> Clustering:
     views: set[str] = set()
     for node in graph.nodes.values():
         examined = legality.examine(graph, node, config)
-        if not isinstance(examined, Rejection):
+        if isinstance(examined, Rejection):
+            if not legality.is_silent(node):
+                rejections[node.name] = examined
+        elif profitability.reduces_leading_axes(examined):
+            rejections[node.name] = Rejection(
+                node.name, node.op, Reason.NOT_PROFITABLE, "a reduction over leading axes"
+            )
+        else:
             eligible.append(node.name)
             if profitability.is_view(examined):
                 views.add(node.name)
-        elif not legality.is_silent(node):
-            rejections[node.name] = examined
     position = {name: number for number, name in enumerate(graph.nodes)}
     grown = _grow(graph, eligible, position, config, ask_planner=False, rejections=rejections)
     clusters: list[Cluster] = []

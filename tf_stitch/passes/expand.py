@@ -10,6 +10,7 @@ from tf_stitch.ir.body import BodyBuilder, Body, Input
 from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import ALL, Dim
 from tf_stitch.passes.canonical import canonical_order, canonical_symbols
+from tf_stitch.passes.unroll import unroll_short_reductions
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 
 
@@ -71,7 +72,8 @@ def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expa
         if step is None:
             raise Unsupported(Reason.UNSUPPORTED_OP, f"output {value.index} of {graph.nodes[value.node].op} is not computed")
         results.append(step)
-    canonical, order = canonical_order(_with_input_origins(builder.finish(results)))
+    body = unroll_short_reductions(builder.finish(results))
+    canonical, order = canonical_order(_with_input_origins(body))
     sources = tuple(inputs)
     return Expansion(canonical_symbols(canonical), tuple(sources[i] for i in order), tuple(outputs), tuple(constants))
 

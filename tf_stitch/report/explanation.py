@@ -131,6 +131,14 @@ class ExplainedGraph:
     def stitched_nodes(self) -> int:
         return sum(len(c.nodes) for c in self.clusters)
 
+    @property
+    def alike(self) -> tuple[tuple[ExplainedCluster, ...], ...]:
+        """The clusters, those with the same kernel together."""
+        found: dict[str, list[ExplainedCluster]] = {}
+        for cluster in self.clusters:
+            found.setdefault(cluster.source, []).append(cluster)
+        return tuple(map(tuple, found.values()))
+
 
 @dataclass(frozen=True)
 class StitchedAlready:
@@ -248,7 +256,7 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
         symbols=_symbols(made.kernel, found.inputs),
         guards=tuple(g.text for g in made.kernel.guards),
         groups=tuple(_group(plan.body, g) for g in plan.groups),
-        steps=_steps(plan),
+        steps=_steps(plan, found.inputs),
         output_steps=plan.body.outputs,
         scratch=plan.scratch,
         bytes_before=before.at(),
@@ -281,7 +289,7 @@ def _group(body: Body, group: Group) -> ExplainedGroup:
     )
 
 
-def _steps(plan: StitchPlan) -> tuple[ExplainedStep, ...]:
+def _steps(plan: StitchPlan, inputs: Sequence[Value]) -> tuple[ExplainedStep, ...]:
     body = plan.body
     lines = print_body(body).splitlines()
     groups: dict[int, list[int]] = {}
@@ -307,7 +315,7 @@ def _steps(plan: StitchPlan) -> tuple[ExplainedStep, ...]:
                 kind=type(step.op).__name__.lower(),
                 operands=step.operands,
                 type=str(step.type),
-                origin=step.origin if not isinstance(step.op, Constant | Extent) else "",
+                origin=inputs[step.op.index].node if isinstance(step.op, Input) else step.origin,
                 groups=tuple(groups.get(index, ())),
                 role=roles.get(index, ""),
                 scheme="" if scheme is None or isinstance(step.op, Input) else scheme.name,

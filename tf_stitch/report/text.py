@@ -78,17 +78,19 @@ def _head(explanation: Explanation) -> Iterator[str]:
 
 def _graph(graph: ExplainedGraph) -> Iterator[str]:
     yield from _rule(f"{_title(graph)}: {_count(len(graph.clusters), 'cluster')}")
-    for cluster in graph.clusters:
+    for cluster, *others in graph.alike:
         yield ""
-        yield from _cluster(cluster)
+        yield from _cluster(cluster, [c.name for c in others])
     if graph.rejections:
         yield ""
         yield "Not stitched"
         yield from _rejections(graph.rejections)
 
 
-def _cluster(cluster: ExplainedCluster) -> Iterator[str]:
+def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
     yield _cut(f"{cluster.name}: {_count(len(cluster.nodes), 'node')} → one kernel, {cluster.kernel}")
+    if others:
+        yield from _paragraph(f"alike    {_names(others)}", "  ", "           ")
     yield from _paragraph("nodes    " + ", ".join(f"{n} ({op})" for n, op in cluster.nodes), "  ", "           ")
     for label, values in (("reads", cluster.inputs), ("writes", cluster.outputs)):
         yield from _paragraph(f"{label:<8} " + ", ".join(f"{v} {t}" for v, t in values), "  ", "           ")

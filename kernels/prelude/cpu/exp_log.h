@@ -59,7 +59,11 @@ STITCH_INLINE V exp_near_zero(V r) {
   q = madd(q, r, is_f32<V> ? kExpF32[2] : kExpF64[2]);
   q = madd(q, r, is_f32<V> ? kExpF32[1] : kExpF64[1]);
   q = madd(q, r, is_f32<V> ? kExpF32[0] : kExpF64[0]);
+#ifdef STITCH_FUSED
   return madd(madd(q, r, 1), r, 1);
+#else
+  return 1 + madd(q, r * r, r);  // one rounding less
+#endif
 }
 
 // e^r - 1 for |r| <= ln 2 / 2

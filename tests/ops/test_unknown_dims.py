@@ -1,0 +1,179 @@
+"""Ops whose operands hold dims that are known only at run time: the bodies they become."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.ir.body import Body, BodyBuilder
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.printer import print_body
+from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
+from tf_stitch.ir.verify import verify_body
+from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
+
+B, S = Dim.symbol("B"), Dim.symbol("S")
+
+
+def f32(*dims: int | str | Dim) -> TensorType:
+    return TensorType(DType.F32, shape_of(*dims))
+
+
+def body(op: str, *operands: TensorType | list[int] | tuple[Dim, ...], **attributes: Any) -> Body:
+    """A type is data, a list a constant, a tuple of dims an operand that was computed from shapes."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    values = [b.input(o) if isinstance(o, TensorType) else None for o in operands]
+    constants = tuple(np.array(o, np.int32) if isinstance(o, list) else None for o in operands)
+    extents = tuple(o if isinstance(o, tuple) else None for o in operands)
+    node = Node("node", op, (), (), attributes=attributes)
+    result = OPS[op].expand(b, Operands(node, tuple(values), constants, extents))
+    steps = [result] if isinstance(result, int) else [r for r in result if r is not None]
+    finished = b.finish(steps)
+    verify_body(finished, FUNCTIONS, REDUCERS)
+    return finished
+
+
+def shape_after(op: str, *operands: Any, **attributes: Any) -> str:
+    """The type of the (first) output, and what it requires."""
+    found = body(op, *operands, **attributes)
+    required = "".join(f", {small} <= {large}" for small, large in found.requires)
+    return str(found.steps[found.outputs[0]].type)[3:] + required
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "wanted"),
+    [
+        (f32("B", "S", 768), [-1, 768], "[B*S, 768]"),
+        (f32(Dim(1, ("B", "S")), 768), (B, S, Dim(12), Dim(64)), "[B, S, 12, 64]"),
+        (f32("B", "S", 768), (B, Dim(-1), Dim(12), Dim(64)), "[B, S, 12, 64]"),
+        (f32("B", 12), [-1, 3, 4], "[B, 3, 4]"),
+        (f32("B", 3), (Dim(3, ("B",)),), "[3*B]"),
+    ],
+)
+def test_reshape(source: TensorType, target: Any, wanted: str) -> None:
+    assert shape_after("Reshape", source, target) == wanted
+
+
+OPEN = {"begin_mask": 1, "end_mask": 1}  # x[:, ...
+
+
+@pytest.mark.parametrize(
+    ("operands", "masks", "wanted"),
+    [
+        # x[:, 0]: there has to be a first
+        ((f32("B", "S"), [0, 0], [0, 1], [1, 1]), OPEN | {"shrink_axis_mask": 2}, "[B], 1 <= S"),
+        # x[:5] and x[1:5:2]
+        ((f32("S", 8), [0], [5], [1]), {}, "[5, 8], 5 <= S"),
+        ((f32("S"), [1], [5], [2]), {}, "[2], 5 <= S"),
+        # table[:S]: position embeddings; x[:S] of an axis of S
+        ((f32(512, 8), [0], (S,), [1]), {}, "[S, 8], S <= 512"),
+        ((f32("S", 8), [0], (S,), [1]), {}, "[S, 8]"),
+        # x[...] and x[:, tf.newaxis]
+        ((f32("B", "S"), [0], [0], [1]), {"ellipsis_mask": 1}, "[B, S]"),
+        ((f32("B", "S"), [0, 0], [0, 0], [1, 1]), OPEN | {"new_axis_mask": 2}, "[B, 1, S]"),
+        # x[::2] of an even axis, and x[2:2]
+        ((f32(Dim(2, ("S",))), [0], [0], [2]), OPEN, "[S]"),
+        ((f32("S"), [2], [2], [1]), {}, "[0], 2 <= S"),
+    ],
+)
+def test_strided_slice(operands: Any, masks: dict[str, int], wanted: str) -> None:
+    assert shape_after("StridedSlice", *operands, **masks) == wanted
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides", "masks"),
+    [
+        ([-1], [0], [1], {"shrink_axis_mask": 1}),  # x[-1]
+        ([1], [0], [1], {"end_mask": 1}),  # x[1:]
+        ([0], [-1], [1], {}),  # x[:-1]
+        ([0], [0], [-1], {"begin_mask": 1, "end_mask": 1}),  # x[::-1]
+        ([0], [0], [2], {"begin_mask": 1, "end_mask": 1}),  # x[::2]
+    ],
+)
+def test_slices_from_an_unknown_end_are_refused(begin: Any, end: Any, strides: Any, masks: Any) -> None:
+    with pytest.raises(Unsupported) as refusal:
+        body("StridedSlice", f32("S"), begin, end, strides, **masks)
+    assert refusal.value.reason is Reason.UNKNOWN_DIM
+
+
+def test_an_index_out_of_range_is_refused() -> None:
+    with pytest.raises(Unsupported):
+        body("StridedSlice", f32(3), [3], [4], [1], shrink_axis_mask=1)
+    with pytest.raises(Unsupported):
+        body("StridedSlice", f32(3), [-4], [4], [1], shrink_axis_mask=1)
+
+
+def test_slice() -> None:
+    assert shape_after("Slice", f32("B", 8), [0, 2], [-1, 3]) == "[B, 3]"
+    assert shape_after("Slice", f32("S", 8), [2, 0], [3, 8]) == "[3, 8], 5 <= S"
+    assert shape_after("Slice", f32(512, 8), [0, 0], (S, Dim(8))) == "[S, 8], S <= 512"
+    with pytest.raises(Unsupported):
+        body("Slice", f32(512, 8), [1, 0], (S, Dim(8)))
+
+
+def test_repetition() -> None:
+    assert shape_after("BroadcastTo", f32(1, 8), (B, Dim(8))) == "[B, 8]"
+    assert shape_after("Tile", f32(1, "S"), (B, Dim(1))) == "[B, S]"
+    assert shape_after("Fill", (B, Dim(4)), f32()) == "[B, 4]"
+    with pytest.raises(Unsupported):
+        body("Tile", f32("B", 2), [1, 2])
+    with pytest.raises(Unsupported):
+        body("Fill", [2, -1], f32())
+
+
+def test_squeeze() -> None:
+    assert shape_after("Squeeze", f32("B", 1, 8), squeeze_dims=(1,)) == "[B, 8]"
+    assert (
+        shape_after("Squeeze", f32("B", "S"), squeeze_dims=(1,)) == "[B]"
+    )  # under the assumption that S is 1
+    with pytest.raises(Unsupported) as refusal:
+        body("Squeeze", f32("B", 1))
+    assert refusal.value.reason is Reason.UNKNOWN_RANK
+
+
+def test_pieces_of_an_unknown_extent_are_refused() -> None:
+    with pytest.raises(Unsupported):
+        body("Split", [0], f32("S"), num_split=2)
+    assert shape_after("Split", [1], f32("S", 6), num_split=2) == "[S, 3]"
+    with pytest.raises(Unsupported):
+        body("ReverseV2", f32("S"), [0])
+
+
+def test_what_no_operand_tells_is_refused() -> None:
+    """A target that is neither a constant nor computed from shapes."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(f32("B", 8))
+    node = Node("node", "Reshape", (), ())
+    with pytest.raises(Unsupported) as refusal:
+        OPS["Reshape"].expand(b, Operands(node, (x, None), (None, None), (None, None)))
+    assert refusal.value.reason is Reason.UNKNOWN_DIM
+
+
+def test_mean_divides_by_an_extent() -> None:
+    assert print_body(body("Mean", TensorType(DType.BF16, (B, S)), [1], keep_dims=True)) == dedent("""\
+        %0 = input 0         : bf16[B, S]
+        %1 = convert %0      : f32[B, S]
+        %2 = sum %1 over (1) : f32[B, 1]
+        %3 = extent S        : f32[]
+        %4 = reshape %3      : f32[1, 1]
+        %5 = broadcast %4    : f32[B, 1]
+        %6 = div %2 %5       : f32[B, 1]
+        %7 = convert %6      : bf16[B, 1]
+        return %7
+        """)
+
+
+def test_batch_normalisation_gives_its_first_output_only() -> None:
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    values = tuple(b.input(t) for t in (f32("B", 2, 2, 3), *[f32(3)] * 4))
+    node = Node("node", "FusedBatchNormV3", (), (), attributes={"is_training": False})
+    result = OPS["FusedBatchNormV3"].expand(b, Operands(node, values, (None,) * 5, (None,) * 5))
+    assert not isinstance(result, int)
+    assert [r is None for r in result] == [False, True, True, True, True, True]
+    training = Operands(Node("node", "FusedBatchNormV3", (), ()), values, (None,) * 5, (None,) * 5)
+    with pytest.raises(Unsupported):
+        OPS["FusedBatchNormV3"].expand(b, training)
