@@ -56,11 +56,12 @@ def xla_kernels(compiled: Any, arguments: tuple[Any, ...]) -> int:
     return hlo.kernels(compiled.experimental_get_compiler_ir(*arguments)(stage="optimized_hlo"))
 
 
-def stitch_calls() -> int:
-    """How many StitchOps have run in this process."""
+def stitch_counts() -> tuple[int, int]:
+    """How many StitchOps have run in this process, and how many of them fell back to the unstitched ops."""
     import tf_stitch
 
-    return int(tf_stitch.stats()["calls"])
+    stats = tf_stitch.stats()
+    return int(stats["calls"]), sum(stats["fallbacks"].values())
 
 
 def _stitch() -> Way | Absent:

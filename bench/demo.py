@@ -66,6 +66,8 @@ def run(model: Path, convert: Convert, batches: Sequence[int], log: Console) -> 
     with log.status("starting TensorFlow"):
         from bench import model_run, trace
     with tempfile.TemporaryDirectory() as scratch:
+        # Kernels of an earlier run would be compiled in no time.
+        os.environ["TF_STITCH_CACHE_DIR"] = str(Path(scratch) / "cache")
         stitched = Path(scratch) / "stitched"
         with log.status("converting"):
             conversion = convert(model, stitched)

@@ -117,7 +117,7 @@ def _prepare(way: Way, case: Case) -> Outcome:
     arguments = case.chain_arguments
     chain_error = relative_error(_outputs(chained.chain(*arguments)), case.chain_right)
     if way.name == "stitch" and kernels:
-        ran = _stitch_ops(lambda: chained.chain(*arguments))
+        ran, _ = _stitch_ops(lambda: chained.chain(*arguments))
         if ran != kernels * case.copies:
             notes += (f"{ran} StitchOps ran in a chain of {case.copies} copies of {kernels}",)
     chained.empty(*arguments)
@@ -137,17 +137,20 @@ def _kernels(way: Way, case: Case, one: chain.Function) -> tuple[int | None, tup
         case "xla":
             return baselines.xla_kernels(one, case.one_arguments), ()
         case "stitch":
-            ran = _stitch_ops(lambda: one(*case.one_arguments))
+            ran, fell_back = _stitch_ops(lambda: one(*case.one_arguments))
+            if fell_back:
+                return ran, (f"{fell_back} of {ran} StitchOps fell back",)
             return ran, () if ran else ("nothing was stitched",)
         case _:
             return None, ()
 
 
-def _stitch_ops(call: Callable[[], object]) -> int:
-    """How many StitchOps a call runs."""
-    before = baselines.stitch_calls()
+def _stitch_ops(call: Callable[[], object]) -> tuple[int, int]:
+    """How many StitchOps a call runs, and how many of those fall back."""
+    calls, fallbacks = baselines.stitch_counts()
     call()
-    return baselines.stitch_calls() - before
+    calls_after, fallbacks_after = baselines.stitch_counts()
+    return calls_after - calls, fallbacks_after - fallbacks
 
 
 def _empty(name: str) -> str:

@@ -28,6 +28,7 @@ from tf_stitch.toolchain.artifact import Artifact, Source
 from tf_stitch.toolchain.host import HostToolchain
 
 Progress = Callable[[str, int, int], None]  # (stage, done, of)
+Observer = Callable[[str, object], None]  # (stage, what it made), as soon as it is made: see debug/dump.py
 
 
 @dataclass(frozen=True)
@@ -56,23 +57,27 @@ def stitch(graph: Graph, config: Config, target: Target, toolchain: HostToolchai
 
 
 def stitch_all(
-    graphs: Sequence[Graph], config: Config, target: Target, toolchain: HostToolchain, progress: Progress | None = None
+    graphs: Sequence[Graph], config: Config, target: Target, toolchain: HostToolchain,
+    progress: Progress | None = None, observer: Observer | None = None,
 ) -> list[Stitched]:
     """Stages 3 to 7: clusters of all graphs, equal kernels built once, all builds in parallel.
 
     Never raises for a graph that it cannot stitch: it stitches less, and says why in `rejections`.
     """
     tell = progress or (lambda stage, done, of: None)
+    see = observer or (lambda stage, made: None)
     drafts: list[list[_Draft]] = []
     rejections: list[list[Rejection]] = []
     for number, graph in enumerate(graphs):
         tell("plan", number, len(graphs))
+        see("graph", graph)
         clustering = cluster(graph, config)
+        see("clustering", clustering)
         rejections.append(list(clustering.rejections))
         drafts.append([])
         for found in clustering.clusters:
             try:
-                drafts[-1].append(_compile(found, target))
+                drafts[-1].append(_compile(found, target, see))
             except Unsupported as refused:
                 rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
     sources = [draft.source for of_graph in drafts for draft in of_graph]
@@ -84,6 +89,7 @@ def stitch_all(
         stitched: list[StitchedCluster] = []
         for draft in of_graph:
             artifact = next(artifacts)
+            see("artifact", artifact)
             if isinstance(artifact, BuildError):
                 refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
             else:
@@ -91,6 +97,7 @@ def stitch_all(
                     StitchedCluster(draft.cluster, draft.plan, draft.kernel, draft.source, artifact)
                 )
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
+        see("stitched", results[-1])
     return results
 
 
@@ -104,11 +111,15 @@ class _Draft:
     source: Source
 
 
-def _compile(found: Cluster, target: Target) -> _Draft:
+def _compile(found: Cluster, target: Target, see: Observer) -> _Draft:
     """Stages 4 to 6."""
+    see("cluster", found)
     plan = plan_groups(found.body)
+    see("plan", plan)
     kernel, schedules = schedule(lower(plan, kernel_name(plan)), target)
+    see("kernel", (kernel, schedules))
     source = render(kernel, schedules)
+    see("source", source)
     return _Draft(found, plan, kernel, source)
 
 

@@ -31,7 +31,7 @@ def shifted(outputs, change):
 
 @pytest.fixture
 def no_stats(monkeypatch):
-    monkeypatch.setattr("bench.baselines.stitch_calls", lambda: 0)
+    monkeypatch.setattr("bench.baselines.stitch_counts", lambda: (0, 0))
 
 
 @pytest.mark.parametrize("name", ["residual_layernorm", "lstm_pointwise", "batchnorm_relu"])

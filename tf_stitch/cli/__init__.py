@@ -1,4 +1,4 @@
-"""`tf-stitch`: the command line. Data goes to stdout, logs and progress to stderr, and every command takes --json.
+"""`tf-stitch`: the command line. Data goes to stdout, logs and progress to stderr; every command has --json.
 
 Each command is a module of its own, which imports TensorFlow only when it runs.
 """

@@ -8,8 +8,8 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.report.text import human_bytes
 from tf_stitch.errors import EnvironmentProblem, StitchError
+from tf_stitch.report.text import human_bytes
 
 
 @click.group()
@@ -39,7 +39,7 @@ def info(*, as_json: bool) -> None:
     console = output.console()
     console.print(f"directory   {found.root}", soft_wrap=True)
     console.print(f"kernels     {found.entries}")
-    console.print(f"size        {human_bytes(found.bytes)} of {output.human_bytes(found.max_bytes)}")
+    console.print(f"size        {human_bytes(found.bytes)} of {human_bytes(found.max_bytes)}")
     if found.last_used is not None:
         console.print(f"last used   {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found.last_used))}")
     if found.problem is not None:

@@ -9,8 +9,8 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.report.text import human_bytes
 from tf_stitch.config import Config
+from tf_stitch.report.text import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,15 +60,13 @@ def convert(
 ) -> None:
     """Stitches the SavedModel in SRC and writes it to DST.
 
-    SRC is never touched. DST is written whole or not at all, and holds the kernels: nothing is compiled where it
-    is served. Where nothing can be stitched nothing is written, and the exit status is 3.
+    SRC is never touched. DST is written whole or not at all, and holds the kernels: nothing is compiled
+    where it is served. Where nothing can be stitched nothing is written, and the exit status is 3.
     """
     output.import_tensorflow()
     from tf_stitch.frontend.saved_model import convert_saved_model
 
-    config = Config(
-        max_cluster_size=max_cluster_size, exclude=frozenset(exclude), cpu_baseline=cpu_baseline
-    )
+    config = Config(max_cluster_size=max_cluster_size, exclude=frozenset(exclude), cpu_baseline=cpu_baseline)
     with output.progress() as progress:
         conversion = convert_saved_model(source, destination, config=config, force=force, progress=progress)
     for warning in conversion.warnings:
@@ -113,15 +111,15 @@ def _cluster_rows(clusters: tuple[ConvertedCluster, ...]) -> Iterator[tuple[str,
         first = equal[0]
         name = first.id.removeprefix("stitch/")
         more = f" and {len(equal) - 1} alike" if len(equal) > 1 else ""
-        moved = f"{human_bytes(first.bytes_before)} → {output.human_bytes(first.bytes_after)}"
+        moved = f"{human_bytes(first.bytes_before)} → {human_bytes(first.bytes_after)}"
         shown = "" if function == before else _short(function) or "(main graph)"
-        yield shown, _cut(name, 24 - len(more)) + more, str(len(first.nodes)), kernel[:8], moved
+        yield shown, _cut(name, 22 - len(more)) + more, str(len(first.nodes)), kernel[:8], moved
         before = function
 
 
 def _short(function: str) -> str:
     """A function's name without what TensorFlow puts in front of every one."""
-    return _cut(function.removeprefix("__inference_"), 20)
+    return _cut(function.removeprefix("__inference_"), 16)
 
 
 def _cut(text: str, width: int) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Exit(enum.IntEnum):
@@ -10,7 +14,7 @@ class Exit(enum.IntEnum):
 
     meaning: str
 
-    def __new__(cls, code: int, meaning: str) -> Exit:
+    def __new__(cls, code: int, meaning: str) -> Self:
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning

@@ -14,10 +14,22 @@ from tf_stitch.errors import UsageError
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--html", "html_path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with a picture of each cluster.")
+@click.option(
+    "--html",
+    "html_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with a picture of each cluster.",
+)
 @click.option("--dot", "as_dot", is_flag=True, help="Print the clusters as a digraph for Graphviz.")
 @click.option("--node", metavar="NAME", help="Tell what becomes of this node alone.")
-@click.option("--cpu-baseline", type=click.Choice(BASELINES), default="native", show_default=True, help="As for convert.")
+@click.option(
+    "--cpu-baseline",
+    type=click.Choice(BASELINES),
+    default="native",
+    show_default=True,
+    help="As for convert.",
+)
 @output.json_option
 @click.pass_context
 def explain(

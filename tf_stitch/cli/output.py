@@ -65,7 +65,7 @@ def progress() -> Iterator[Progress]:
 
     terminal = Console(stderr=True)
     if not terminal.is_terminal:
-        yield lambda stage, done, of: None
+        yield lambda *_: None
         return
     columns = (TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True) as bars:
@@ -127,5 +127,3 @@ def import_tensorflow() -> None:
     """
     with quietly("starting TensorFlow"):
         import tf_stitch.api  # noqa: F401
-
-

@@ -112,6 +112,6 @@ def small_tensor(tensor: Proto) -> Array | None:
         return None
     content = tensor.tensor_content
     if content:
-        shape = tuple(d.size for d in tensor.tensor_shape.dim)
+        shape: tuple[int, ...] = tuple(d.size for d in tensor.tensor_shape.dim)
         return np.frombuffer(content, dtype.numpy).reshape(shape)
     return np.asarray(tensor_util.MakeNdarray(tensor))

@@ -132,7 +132,9 @@ def _merged(name: str, node: Wiring, arriving: Sequence[_Key], wiring: Mapping[s
     arrived = arriving[: len(node.inputs)]
     waited = _union(arriving[len(node.inputs) :])
     frames = _union(arriving).frames
-    common = frozenset[_Condition].intersection(*(k.conditions for k in arrived)) if arrived else frozenset()
+    common = arrived[0].conditions if arrived else frozenset[_Condition]()
+    for key in arrived:
+        common &= key.conditions
     rest = [k.conditions - common for k in arrived]
     lone = {next(iter(r)) for r in rest if len(r) == 1}
     complete = (

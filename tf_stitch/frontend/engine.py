@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tf_stitch import pipeline
+from tf_stitch.debug.dump import observer_from_environment
+from tf_stitch.debug.logs import configure_from_environment
 from tf_stitch.plan.target import Target
 from tf_stitch.toolchain.host import HostToolchain
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
     from tf_stitch.config import Config
     from tf_stitch.ir.graph import Graph
+
+
+configure_from_environment()
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,8 @@ class Engine:
         self, graphs: Sequence[Graph], progress: pipeline.Progress | None = None
     ) -> list[pipeline.Stitched]:
         """`pipeline.stitch_all`, one Stitched for each graph."""
-        return pipeline.stitch_all(graphs, self.config, self.target, self.toolchain, progress)
+        observer = observer_from_environment(self.target)
+        return pipeline.stitch_all(graphs, self.config, self.target, self.toolchain, progress, observer)
 
 
 @functools.lru_cache(maxsize=16)

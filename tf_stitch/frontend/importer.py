@@ -145,7 +145,7 @@ def _arguments(function_def: Proto, shapes: Mapping[str, Sequence[Declared]]) ->
     listed = list(attr["_input_shapes"].list.shape) if "_input_shapes" in attr else []
     for index, arg in enumerate(function_def.signature.input_arg):
         declared = shapes.get(arg.name)
-        own = function_def.arg_attr[index].attr if index in function_def.arg_attr else {}
+        own: Any = function_def.arg_attr[index].attr if index in function_def.arg_attr else {}
         if declared is None and "_output_shapes" in own:
             value = own["_output_shapes"]
             declared = [shape_of_proto(value.list.shape[0] if value.list.shape else value.shape)]

@@ -134,8 +134,8 @@ def _read(source: Path) -> Proto:
             saved_model = text_format.Parse(text.read_text(), SavedModel())
         elif (source / _CHUNKED).is_file():
             raise UsageError(
-                f"{source} is a SavedModel in chunks ({_CHUNKED}), as those over 2 GB are, and cannot "
-                "be converted; save it with variables instead of constants, or without experimental_image_format."
+                f"{source} is a SavedModel in chunks ({_CHUNKED}), as those over 2 GB are, and cannot be "
+                "converted; save it with variables for constants, or without experimental_image_format."
             )
         else:
             raise UsageError(f"{source} has no {_BINARY}; give the directory of a SavedModel.")

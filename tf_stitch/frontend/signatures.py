@@ -96,7 +96,7 @@ def signature_of(op: str, functions: Mapping[str, Proto]) -> Signature | None:
     """
     found = _CACHE.get(op)
     if found is None:
-        op_def = op_def_registry.get(op)
+        op_def: Any = op_def_registry.get(op)
         if op_def is not None:
             found = _CACHE[op] = _read(op_def, stateful=op_def.is_stateful)
         elif op in functions:

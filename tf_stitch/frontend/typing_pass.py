@@ -123,8 +123,9 @@ class Types:
             and node.inputs
             and all(v in self.constants for v in node.inputs)
         ):
-            values = np.array([d.coefficient for d in dims], type_.dtype.numpy)
-            self.constants[Value(node.name, index)] = values.reshape([d.coefficient for d in type_.shape])
+            shape = tuple(d.coefficient for d in type_.shape)
+            values: Any = np.array([d.coefficient for d in dims], type_.dtype.numpy)
+            self.constants[Value(node.name, index)] = values.reshape(shape)
 
     def _knowledge(self, node: Node) -> tuple[tuple[Any, ...], tuple[tuple[Dim, ...] | None, ...]]:
         """The operands' values, and the dims they hold, where known."""

@@ -35,6 +35,7 @@ from tf_stitch.ir.types import ONE, Dim, Shape, TensorType, product
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
+    Bound,
     Buffer,
     Compute,
     ExtentOf,
@@ -71,7 +72,8 @@ def lower(plan: StitchPlan, name: str) -> Kernel:
     nests = tuple(_Nester(plan, group, buffers).nest() for group in plan.groups)
     scratch = tuple(b for b in buffers.values() if b.place is Place.SCRATCH)
     outputs = tuple(body.steps[o].type for o in body.outputs)
-    kernel = Kernel(name, body.inputs, outputs, symbols, guards, scratch, nests, ())
+    bounds = tuple(Bound(small, large, f"{small} is at most {large}") for small, large in body.requires)
+    kernel = Kernel(name, body.inputs, outputs, symbols, guards, scratch, nests, (), bounds)
     return replace(kernel, forwards=_forwards(kernel))
 
 
@@ -201,7 +203,7 @@ class _Nester:
         self._plan_tiles(levels)
         reductions = self._reductions()
         sweeps = [self._sweep(level, roots) for level, roots in enumerate(levels)]
-        finish = self._finish([s for s in stores if not self.values[s[0]].element])
+        finish = self._finish([s for s in stores if not self._fills_rows(s[1])])
         return Nest(
             outer, inner, tuple(sweeps), finish, reductions, tuple(self.tiles.values()), self._nanoseconds(sweeps)
         )
@@ -321,14 +323,16 @@ class _Nester:
             if isinstance(self.body.steps[item.step].op, Reduce) and not item.loaded:
                 self.reductions[number] = len(self.reductions)
                 roots.append((self.values[number].level - 1, number, None))
-        if not self.group.inner:  # whatever an element-wise group stores, it stores along the vector axis
-            for instance, _ in stores:
-                self.values[instance].element = True
         for instance, access in stores:
-            if self.values[instance].element:
+            if self._fills_rows(access):
                 roots.append((self.values[instance].level, instance, access))
         count = 1 + max((level for level, _, _ in roots), default=0)
         return [[(i, a) for level, i, a in roots if level == sweep] for sweep in range(count)]
+
+    def _fills_rows(self, access: Access) -> bool:
+        """Whether a store has a place for each element of a row; of a row's scalar, too, that is broadcast."""
+        inner = [a for a, run in enumerate(self._runs) if not run or run[0] >= len(self.group.outer)]
+        return not self.group.inner or any(access.strides[a] != _ZERO for a in inner)
 
     def _reductions(self) -> tuple[Reduction, ...]:
         found: list[Reduction] = []

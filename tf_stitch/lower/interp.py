@@ -3,7 +3,7 @@
     run(kernel, [x, gamma])      ->      the outputs, in order
 
 All rows of a nest go through a sweep at once: a row's scalars are arrays of shape [rows, 1], its elements of
-[rows, elements], and an access is an array of offsets. Sums are NumPy's, which a kernel's equal to a few ulps.
+[rows, elements], and an access is an array of offsets. Sums are NumPy's: a kernel's differ by a few ulps.
 
 Memory is watched: an offset outside its buffer, a read of what was never written (scratch and tiles are
 poisoned besides) and a second write to one element are Faults. All three are bugs of ours.

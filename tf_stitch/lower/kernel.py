@@ -168,6 +168,15 @@ class Guard:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`small` must not be above `large`; `text` says so in words."""
+
+    small: Dim
+    large: Dim
+    text: str
+
+
 @dataclass(frozen=True)
 class Kernel:
     """Everything that is printed.
@@ -184,3 +193,4 @@ class Kernel:
     scratch: tuple[Buffer, ...]
     nests: tuple[Nest, ...]
     forwards: tuple[tuple[int, int], ...]
+    bounds: tuple[Bound, ...] = ()

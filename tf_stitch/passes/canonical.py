@@ -43,7 +43,8 @@ def canonical_order(body: Body) -> tuple[Body, tuple[int, ...]]:
     order = [*inputs, *(i for i in range(len(body.inputs)) if i not in inputs)]
     # An input that no step reads any more is the fallback's alone.
     types = tuple(body.inputs[i] if i in inputs else None for i in order)
-    return Body(tuple(ordered), types, tuple(place[o] for o in body.outputs)), tuple(order)
+    outputs = tuple(place[o] for o in body.outputs)
+    return replace(body, steps=tuple(ordered), inputs=types, outputs=outputs), tuple(order)
 
 
 def _digests(body: Body) -> list[bytes]:
@@ -88,4 +89,11 @@ def canonical_symbols(body: Body) -> Body:
         replace(s, type=type_of(s.type), op=Extent(dim_of(s.op.dim)) if isinstance(s.op, Extent) else s.op)
         for s in body.steps
     )
-    return Body(steps, tuple(None if t is None else type_of(t) for t in body.inputs), body.outputs)
+    inputs = tuple(None if t is None else type_of(t) for t in body.inputs)
+    # What is required of a dim that no step has left needs no guard.
+    requires = tuple(
+        (dim_of(small), dim_of(large))
+        for small, large in body.requires
+        if all(s in names for s in small.symbols + large.symbols)
+    )
+    return replace(body, steps=steps, inputs=inputs, requires=requires)

@@ -38,7 +38,7 @@ def unroll_short_reductions(body: Body) -> Body:
         else:
             place.append(len(steps))
             steps.append(step)
-    return Body(tuple(steps), body.inputs, tuple(place[o] for o in body.outputs))
+    return replace(body, steps=tuple(steps), outputs=tuple(place[o] for o in body.outputs))
 
 
 def _is_short(operand: Step, op: Reduce) -> bool:

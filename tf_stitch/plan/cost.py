@@ -3,8 +3,8 @@
     t = x + r ; y = t * g        apart:     read x r, write t, read t g, write y      5*[B, 768] + [768]
                                  stitched:  read x r g, write y                       3*[B, 768] + [768]
 
-A count is a sum of Dims, so that nothing has to be assumed of unknown dims; `Bytes.at` puts numbers in. Both are
-counts of what must cross between an op and memory, not of cache lines.
+A count is a sum of Dims, so that nothing has to be assumed of unknown dims; `Bytes.at` puts numbers in. Both
+are counts of what must cross between an op and memory, not of cache lines.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def size(type_: TensorType) -> Dim:
 
 
 def apart(body: Body) -> Bytes:
-    """What TensorFlow moves: each node reads its operands and writes its results, reshapes and Identities aside."""
+    """What TensorFlow moves: each node reads its operands and writes its results; views move nothing."""
     return Bytes.of(dim for reads_and_writes in by_node(body).values() for dim in reads_and_writes.terms)
 
 
@@ -70,7 +70,7 @@ def by_node(body: Body) -> dict[str, Bytes]:
     moved: dict[str, dict[tuple[str, int], None]] = {}
     for step in body.steps:
         for operand in step.operands:
-            value = _in_memory(body, operand, working, step.origin)
+            value = _in_memory(body, operand, step.origin)
             source = body.steps[value]
             crosses = isinstance(source.op, Input) or source.origin != step.origin
             if not crosses or isinstance(source.op, Constant | Extent):
@@ -80,7 +80,7 @@ def by_node(body: Body) -> dict[str, Bytes]:
             if not isinstance(source.op, Input):
                 moved.setdefault(source.origin, {})["write", value] = None
     for output in body.outputs:
-        value = _in_memory(body, output, working, "")
+        value = _in_memory(body, output, "")
         if not isinstance(body.steps[value].op, Input | Constant):
             moved.setdefault(body.steps[value].origin, {})["write", value] = None
     return {node: Bytes.of(size(body.steps[v].type) for _, v in values) for node, values in moved.items()}
@@ -101,20 +101,18 @@ def _working(body: Body) -> frozenset[str]:
     return frozenset(step.origin for step in body.steps if not isinstance(step.op, idle))
 
 
-def _in_memory(body: Body, value: int, working: frozenset[str], reader: str) -> int:
+def _in_memory(body: Body, value: int, reader: str) -> int:
     """The step whose result TensorFlow has in memory where a node reads `value`.
 
-    Equal steps of two nodes are one step, with the first node's name: a broadcast, or a widening to f32, that the
-    second would do for itself. So these are looked through, unless they are all that their node does.
+    Equal steps of two nodes are one step, with the first node's name: a broadcast, or a widening to f32, that
+    the second would do for itself. So these are looked through, unless they are all that their node does.
     """
     while True:
         step = body.steps[value]
-        if isinstance(step.op, Reshape):
-            value = step.operands[0]
-        elif step.origin != reader and _is_shared(body, value) and _has_more_work(body, value):
-            value = step.operands[0]
-        else:
+        is_shared = step.origin != reader and _is_shared(body, value) and _has_more_work(body, value)
+        if not (isinstance(step.op, Reshape) or is_shared):
             return value
+        value = step.operands[0]
 
 
 def _is_shared(body: Body, value: int) -> bool:

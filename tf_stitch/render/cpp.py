@@ -155,6 +155,8 @@ def _shape(kernel: Kernel) -> list[str]:
         lines += [f"  const i64 {s.symbol} = {value};", f"  symbols[{number}] = {s.symbol};"]
     for number, guard in enumerate(kernel.guards):
         lines.append(f"  if (inputs[{guard.input}].dims[{guard.axis}] != {dim(guard.dim)}) return {number + 2};")
+    for number, bound in enumerate(kernel.bounds):
+        lines.append(f"  if ({dim(bound.small)} > {dim(bound.large)}) return {number + 2 + len(kernel.guards)};")
     outputs = [d for t in kernel.outputs for d in t.dims]
     lines += [f"  dims[{n}] = {dim(d)};" for n, d in enumerate(outputs)]
     lines += ["  (void)inputs, (void)symbols, (void)dims;", "  return 0;", "}", ""]
@@ -164,7 +166,7 @@ def _shape(kernel: Kernel) -> list[str]:
 def _table(kernel: Kernel) -> list[str]:
     ranks = ", ".join(str(len(t.dims)) for t in kernel.outputs)
     forwards = ", ".join(f"{i}, {o}" for i, o in kernel.forwards)
-    texts = ['"the inputs have the ranks that were planned for"'] + [f'"{g.text}"' for g in kernel.guards]
+    texts = ['"the inputs have the ranks that were planned for"'] + [f'"{g.text}"' for g in (*kernel.guards, *kernel.bounds)]
     return [
         f"const int ranks[] = {{{ranks}}};",
         f"const int forwards[] = {{{forwards + ', ' if forwards else ''}-1}};",

@@ -1,4 +1,4 @@
-"""Difference: how far one array is from another, in the ways that `tf-stitch compare` and repro scripts print."""
+"""Difference: how far one array is from another, as `tf-stitch compare` and repro scripts tell it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ def difference(name: str, first: Array, second: Array, rtol: float | None = None
     tolerance = (RTOL[dtype] if rtol is None else rtol) if is_float else 0.0
 
     def result(
-        problem: str = "", ulps: int | None = None, absolute: float = 0.0, relative: float = 0.0, unequal: int = 0
+        problem: str = "",
+        ulps: int | None = None,
+        absolute: float = 0.0,
+        relative: float = 0.0,
+        unequal: int = 0,
     ) -> Difference:
         return Difference(name, dtype, first.shape, problem, ulps, absolute, relative, unequal, tolerance)
 
@@ -74,7 +78,10 @@ def difference(name: str, first: Array, second: Array, rtol: float | None = None
     largest = float(np.max(np.abs(wide_a)))
     relative = 0.0 if absolute == 0.0 else absolute / largest if largest else float("inf")
     return result(
-        ulps=int(ulps(a, b).max()), absolute=absolute, relative=relative, unequal=int(np.count_nonzero(a != b))
+        ulps=int(ulps(a, b).max()),
+        absolute=absolute,
+        relative=relative,
+        unequal=int(np.count_nonzero(a != b)),
     )
 
 
@@ -82,7 +89,9 @@ def ulps(first: Array, second: Array) -> Array:
     """For each element how many floats lie between: 0 for equal ones, and for -0.0 and 0.0."""
     a, b = _ordered(first), _ordered(second)
     with np.errstate(over="ignore"):
-        apart = np.where(a > b, a.astype(np.uint64) - b.astype(np.uint64), b.astype(np.uint64) - a.astype(np.uint64))
+        apart = np.where(
+            a > b, a.astype(np.uint64) - b.astype(np.uint64), b.astype(np.uint64) - a.astype(np.uint64)
+        )
     return np.minimum(apart, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
 
 

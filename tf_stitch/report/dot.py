@@ -46,7 +46,8 @@ def _cluster(number: int, title: str, cluster: ExplainedCluster) -> Iterator[str
             made = cluster.steps[source]
             if not made.constant:
                 style = _STYLES.get(made.scheme, "solid")
-                yield f"  c{number}s{source} -> c{number}s{step.index} [style={style}, tooltip={_quoted(made.type)}];"
+                edge = f"c{number}s{source} -> c{number}s{step.index}"
+                yield f"  {edge} [style={style}, tooltip={_quoted(made.type)}];"
     yield "}"
 
 

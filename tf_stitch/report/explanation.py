@@ -37,7 +37,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class ExplainedStep:
-    """One primitive. `text` is how dumps write it; `bytes` is what its result takes up, `bytes_text` as a formula.
+    """One primitive. `text` is how dumps write it; `bytes` is what its result takes up.
 
     kind: "input", "constant", "extent", or the name of a primitive ("reduce", "elementwise", ...).
     groups: the loop nests that compute it, most often one. role: "dominant", "sub-dominant" or "".
@@ -226,7 +226,7 @@ def _graph_json(graph: ExplainedGraph) -> dict[str, Any]:
     return asdict(graph) | {"clusters": clusters, "rejection_counts": counts}
 
 
-# ---- From the pipeline's data ---------------------------------------------------------------------------------
+# ---- From the pipeline's data -------------------------------------------------------------------------------
 
 
 def explained_graph(stitched: Stitched, config: Config) -> ExplainedGraph:
@@ -278,7 +278,9 @@ def _symbols(kernel: Kernel, inputs: Sequence[Value]) -> dict[str, str]:
 
 def _group(body: Body, group: Group) -> ExplainedGroup:
     computed = dict.fromkeys(
-        i.step for i in group.instances if not i.loaded and not isinstance(body.steps[i.step].op, Constant | Extent)
+        i.step
+        for i in group.instances
+        if not i.loaded and not isinstance(body.steps[i.step].op, Constant | Extent)
     )
     return ExplainedGroup(
         tuple(str(a.extent) for a in group.outer),

@@ -1,7 +1,7 @@
-"""The graphs that an explanation is about: a SavedModel's functions, or what Grappler would hand us of a function.
+"""The graphs that an explanation is about: a SavedModel's, or what Grappler would hand us of a function.
 
-Nothing is run. A function is traced, and Grappler is asked to optimize it up to the point where "tf_stitch" stands;
-the graph that arrives there is the one that would be stitched.
+Nothing is run. A function is traced, and Grappler is asked to optimize it up to the point where "tf_stitch"
+stands; the graph that arrives there is the one that would be stitched.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def of_saved_model(path: Path) -> Graphs:
     already = tuple(_stitch_ops(proto))
     if already:
         return Graphs((), {}, already)
-    units, skipped = saved_model._units(proto, lambda stage, done, of: None)  # noqa: SLF001
+    units, skipped = saved_model._units(proto, lambda *_: None)  # noqa: SLF001
     return Graphs(tuple(unit.graph for unit in units), skipped)
 
 
@@ -116,24 +116,37 @@ def _optimized(concrete: Any) -> Any:
     with _grappler:
         stitch_op.set_optimizer_callback(capture)
         try:
-            tf_optimizer.OptimizeGraph(config, _meta_graph(concrete))
+            tf_optimizer.OptimizeGraph(config, _meta_graph(concrete), verbose=False, cluster=_cpu())
         finally:
             stitch_op.set_optimizer_callback(own)
     return items[-1] if items else None
 
 
+def _cpu() -> Any:
+    """One CPU: which machine it is does not matter to what is optimized before us."""
+    from tensorflow.core.protobuf import device_properties_pb2
+    from tensorflow.python.grappler import cluster
+
+    properties = device_properties_pb2.DeviceProperties(type="CPU", num_cores=1, frequency=1000)
+    name = "/job:localhost/replica:0/task:0/device:CPU:0"
+    return cluster.Cluster(devices=[device_properties_pb2.NamedDevice(name=name, properties=properties)])
+
+
 def _meta_graph(concrete: Any) -> Any:
-    """The function's graph with its outputs as `_Retval`s, as it is when it runs, and its variables with shapes."""
+    """The function's graph as it is when it runs: its outputs are `_Retval`s, its variables have shapes."""
     import tensorflow as tf
     from tensorflow.core.protobuf import meta_graph_pb2
+    from tensorflow.python.ops import handle_data_util
 
     meta_graph = meta_graph_pb2.MetaGraphDef()
     graph_def = meta_graph.graph_def
     graph_def.CopyFrom(concrete.graph.as_graph_def())
     placeholders = {tensor.op.name: tensor for tensor in concrete.graph.inputs if tensor.dtype == tf.resource}
     for node in graph_def.node:
-        handle = getattr(placeholders.get(node.name), "_handle_data", None)
-        if handle is not None and handle.is_set and len(handle.shape_and_type) == 1:
+        if node.name not in placeholders:
+            continue
+        handle = handle_data_util.get_resource_handle_data(placeholders[node.name])
+        if handle.is_set and len(handle.shape_and_type) == 1:
             node.op = "VarHandleOp"
             node.ClearField("attr")
             node.attr["dtype"].type = handle.shape_and_type[0].dtype

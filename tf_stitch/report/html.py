@@ -29,7 +29,9 @@ def html(explanation: Explanation) -> str:
     environment.filters["bytes"] = human_bytes
     anchors: dict[str, str] = {}
     graphs = [
-        _graph(number, g, anchors) for number, g in enumerate(explanation.graphs) if g.clusters or g.rejections
+        _graph(number, g, anchors)
+        for number, g in enumerate(explanation.graphs)
+        if g.clusters or g.rejections
     ]
     graphs.sort(key=lambda graph: not graph["clusters"])
     return environment.get_template("explain.html").render(
@@ -83,7 +85,12 @@ def _reasons(graph: ExplainedGraph) -> list[dict[str, Any]]:
                 "meaning": rows[0][1][0].meaning,
                 "count": sum(len(rejections) for _, rejections in rows),
                 "rows": [
-                    {"op": op, "detail": detail, "nodes": [r.node for r in rejections[:_LISTED]], "count": len(rejections)}
+                    {
+                        "op": op,
+                        "detail": detail,
+                        "nodes": [r.node for r in rejections[:_LISTED]],
+                        "count": len(rejections),
+                    }
                     for (op, detail), rejections in rows
                 ],
             }

@@ -1,16 +1,17 @@
-"""Layout of a directed acyclic graph in layers, for the pictures in `explain --html`.
+r"""Layout of a directed acyclic graph in layers, for the pictures in `explain --html`.
 
-      a   b        1. layer of a vertex: one below the lowest that it reads; a source goes right above its readers
-       \\ / \\       2. an edge over several layers passes through a point in each, which is a vertex like others
-        c   |      3. order in a layer: sorted by the mean place of the neighbours above, then below, a few times
-        |  /       4. place: the median of the neighbours, as far as those to the left leave room
-        d
+a   b        1. layer of a vertex: one below the lowest that it reads; a source goes right above its readers
+ \ / \       2. an edge over several layers passes through a point in each, which is a vertex like others
+  c   |      3. order in a layer: sorted by the mean place of the neighbours above, then below, a few times
+  |  /       4. place: the median of the neighbours, as far as those to the left leave room
+  d
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 WIDTH, HEIGHT = 104.0, 38.0  # of a vertex
 _GAP, _POINT_GAP = 18.0, 10.0  # beside a vertex, and beside the points of an edge
@@ -21,7 +22,7 @@ _SWEEPS = 8
 
 @dataclass(frozen=True)
 class Layout:
-    """centres: of each vertex. paths: for each edge its points, from the foot of one vertex to the head of another."""
+    """centres: of each vertex. paths: for each edge its points, from the foot of one to the head of another."""
 
     width: float
     height: float
@@ -47,7 +48,7 @@ def layout(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
             above.append([])
             below.append([])
         chain.append(target)
-        for upper, lower in zip(chain, chain[1:], strict=False):
+        for upper, lower in pairwise(chain):
             below[upper].append(lower)
             above[lower].append(upper)
         chains.append(chain)
@@ -103,7 +104,9 @@ def _ordered(rows: list[list[int]], above: list[list[int]], below: list[list[int
         downwards = sweep % 2 == 0
         neighbours = above if downwards else below
         for row in rows if downwards else reversed(rows):
-            means = {v: sum(place[n] for n in neighbours[v]) / len(neighbours[v]) for v in row if neighbours[v]}
+            means = {
+                v: sum(place[n] for n in neighbours[v]) / len(neighbours[v]) for v in row if neighbours[v]
+            }
             row.sort(key=lambda v, means=means: means.get(v, place[v]))
             place.update({v: i - len(row) / 2 for i, v in enumerate(row)})
     return rows

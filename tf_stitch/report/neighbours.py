@@ -1,7 +1,7 @@
 """Neighbours: the nodes just outside a cluster, and why they are not inside.
 
-A node that is in no cluster has its Rejection. Two clusters side by side were each legal, so what kept them apart
-is worked out again, by the questions that `passes.cluster` asks in the order in which it asks them.
+A node that is in no cluster has its Rejection. Two clusters side by side were each legal, so what kept them
+apart is worked out again, by the questions that `passes.cluster` asks in the order in which it asks them.
 """
 
 from __future__ import annotations
@@ -46,11 +46,15 @@ def neighbours_of(cluster: Cluster, stitched: Stitched, config: Config) -> tuple
             other = home[name]
             reason, detail = _between(graph, cluster, other, stitched, config)
             key = (side, other.name)
-            found.setdefault(key, Neighbour(name, node.op, side, reason.name, reason.value, detail, other.name))
+            found.setdefault(
+                key, Neighbour(name, node.op, side, reason.name, reason.value, detail, other.name)
+            )
         elif name in rejections:
             rejection = rejections[name]
             reason = rejection.reason
-            found[side, name] = Neighbour(name, node.op, side, reason.name, reason.value, rejection.detail, "")
+            found[side, name] = Neighbour(
+                name, node.op, side, reason.name, reason.value, rejection.detail, ""
+            )
     return tuple(found.values())
 
 

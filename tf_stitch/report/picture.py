@@ -124,7 +124,9 @@ def _short(constant: str) -> str:
         return constant
 
 
-def _edge(cluster: ExplainedCluster, source: ExplainedStep, through: list[int], path: str, largest: int) -> Edge:
+def _edge(
+    cluster: ExplainedCluster, source: ExplainedStep, through: list[int], path: str, largest: int
+) -> Edge:
     scheme = "memory" if source.kind == "input" else source.scheme.lower()
     width = 1.0 + 4.0 * math.log1p(source.bytes) / math.log1p(max(largest, 1))
     steps = [source, *(cluster.steps[t] for t in through)]

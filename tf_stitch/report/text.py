@@ -48,7 +48,9 @@ def text_of_node(explanation: Explanation, name: str) -> str:
                 steps = [s for s in cluster.steps if s.origin == name and s.kind != "input"]
                 lines += [f"  {line}" for line in _steps(steps)]
                 if not steps:
-                    lines += ["  it computes nothing of its own: its operand, or an equal step, stands for it"]
+                    lines += [
+                        "  it computes nothing of its own: its operand, or an equal step, stands for it"
+                    ]
         for rejection in graph.rejections:
             if rejection.node == name:
                 lines += [f"{name} ({rejection.op}) in {_title(graph)} is not stitched"]
@@ -68,10 +70,14 @@ def _head(explanation: Explanation) -> Iterator[str]:
             yield _cut(f"{found.name} in {found.function or 'the main graph'}, kernel {found.kernel[:12]}")
             yield from _paragraph(_names(found.nodes, 1000), "  ")
         return
+    if not explanation.graphs:
+        yield f"{explanation.target}: nothing to stitch."
+        return
     nodes = sum(g.nodes for g in explanation.graphs)
+    graphs = _count(len(explanation.graphs), "graph")
     yield from _paragraph(
         f"{explanation.target}: {_count(len(explanation.clusters), 'cluster')} of "
-        f"{explanation.stitched_nodes} nodes, out of {nodes} nodes in {_count(len(explanation.graphs), 'graph')}; "
+        f"{explanation.stitched_nodes} nodes, out of {nodes} nodes in {graphs}; "
         f"for {explanation.cpu}."
     )
 
@@ -91,7 +97,9 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
     yield _cut(f"{cluster.name}: {_count(len(cluster.nodes), 'node')} → one kernel, {cluster.kernel}")
     if others:
         yield from _paragraph(f"alike    {_names(others)}", "  ", "           ")
-    yield from _paragraph("nodes    " + ", ".join(f"{n} ({op})" for n, op in cluster.nodes), "  ", "           ")
+    yield from _paragraph(
+        "nodes    " + ", ".join(f"{n} ({op})" for n, op in cluster.nodes), "  ", "           "
+    )
     for label, values in (("reads", cluster.inputs), ("writes", cluster.outputs)):
         yield from _paragraph(f"{label:<8} " + ", ".join(f"{v} {t}" for v, t in values), "  ", "           ")
     for symbol, meaning in cluster.symbols.items():
@@ -127,7 +135,9 @@ def _neighbours(neighbours: Sequence[Neighbour]) -> Iterator[str]:
     for n in neighbours[:_LISTED]:
         where = f"in cluster {n.cluster}: " if n.cluster else ""
         detail = f" ({n.detail})" if n.detail else ""
-        yield from _paragraph(f"{n.side:<8} {n.node} ({n.op}): {where}{n.code}, {n.meaning}{detail}", "  ", "           ")
+        yield from _paragraph(
+            f"{n.side:<8} {n.node} ({n.op}): {where}{n.code}, {n.meaning}{detail}", "  ", "           "
+        )
     if len(neighbours) > _LISTED:
         yield f"           and {len(neighbours) - _LISTED} more neighbours"
 
@@ -151,7 +161,7 @@ def _because(rejection: ExplainedRejection) -> str:
     return f"{rejection.code}: {rejection.meaning}" + (f" ({rejection.detail})" if rejection.detail else "")
 
 
-# ---- Words ----------------------------------------------------------------------------------------------------
+# ---- Words --------------------------------------------------------------------------------------------------
 
 
 def _title(graph: ExplainedGraph) -> str:

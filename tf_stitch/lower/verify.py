@@ -1,0 +1,411 @@
+"""The invariants of a Kernel, checked in tests and at debug level. A failure is a bug of ours, not a user's.
+
+  - in a sweep, and in `finish`, a name is assigned once, and used only after that;
+  - a row's scalars do not vary along the row; only elements are accumulated;
+  - a reduction is accumulated in its own sweep, once, and read after it;
+  - every access is inside its buffer;
+  - every element of an output and of scratch is stored once, and read by later nests only;
+  - a tile is filled in one sweep and read in later ones, each element where it was stored;
+  - an output may take an input's buffer where nothing still reads the element that is overwritten;
+  - blocks are whole numbers of vectors, and of what is repeated.
+
+What depends on dims is checked for some values of the symbols, at all coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tf_stitch.ir.types import ONE, DType, product
+from tf_stitch.ir.verify import BrokenInvariant
+from tf_stitch.lower.kernel import (
+    Accumulate,
+    Compute,
+    ExtentOf,
+    Literal,
+    Load,
+    Place,
+    Reduced,
+    Store,
+)
+from tf_stitch.ops import FUNCTIONS, REDUCERS
+from tf_stitch.plan.verify import check, naming, sampled_symbols
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tf_stitch.lower.cpu import Schedule
+    from tf_stitch.lower.kernel import Access, Buffer, Kernel, Nest, Statement, Sweep
+
+    Array = np.ndarray[Any, np.dtype[np.int64]]
+
+_LARGEST = 1 << 20  # coordinates that are looked at one by one
+_SHARED = (Place.OUTPUT, Place.SCRATCH)
+
+
+def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
+    """Checks every invariant that the module lists; those of schedules where they are given.
+
+    Raises:
+      BrokenInvariant: naming the nest, the statement and the rule.
+    """
+    _verify_symbols(kernel)
+    _verify_order(kernel)
+    for number, nest in enumerate(kernel.nests):
+        with naming(f"nest {number}"):
+            _verify_nest(nest)
+    for number, schedule in enumerate(schedules):
+        with naming(f"nest {number}"):
+            _verify_schedule(kernel.nests[number], schedule)
+    for symbols in sampled_symbols([s.symbol for s in kernel.symbols]):
+        with naming(f"with {symbols}" if symbols else "without symbols"):
+            _Sample(kernel, symbols).verify()
+
+
+# -- names, reductions, tiles --------------------------------------------------------------------------------
+
+
+def _verify_symbols(kernel: Kernel) -> None:
+    known: set[str] = set()
+    for source in kernel.symbols:
+        type_ = kernel.inputs[source.input]
+        check(type_ is not None and source.axis < len(type_.dims), f"{source}: the dim exists")
+        assert type_ is not None
+        check(set(source.divisor.symbols) <= known, f"{source}: the divisor is known by then")
+        rest = source.divisor
+        whole = type_.dims[source.axis]
+        check(
+            sorted((*rest.symbols, source.symbol)) == sorted(whole.symbols)
+            and rest.coefficient == whole.coefficient,
+            f"{source}: the divisor is the rest of the dim",
+        )
+        known.add(source.symbol)
+    guarded = {(g.input, g.axis): g.dim for g in kernel.guards}
+    defining = {(s.input, s.axis) for s in kernel.symbols if s.divisor.is_one}
+    for number, type_ in enumerate(kernel.inputs):
+        for axis, dim in enumerate(type_.dims if type_ else ()):
+            check(set(dim.symbols) <= known, f"input {number}: symbols {dim.symbols} are computed")
+            held = (number, axis) in defining or guarded.get((number, axis)) == dim
+            check(held, f"input {number}: that dim {axis} is {dim} is guarded")
+    for type_ in kernel.outputs:
+        check({s for d in type_.dims for s in d.symbols} <= known, f"output {type_}: its dims are computed")
+
+
+def _verify_order(kernel: Kernel) -> None:
+    """Each shared buffer is stored by one nest, once, before it is read by another."""
+    stored: dict[tuple[Place, int], Buffer] = {}
+    for number, nest in enumerate(kernel.nests):
+        loads = [s.access.buffer for s in statements(nest) if isinstance(s, Load)]
+        loads += [r.source.buffer for r in nest.repeats]
+        for buffer in loads:
+            before = buffer.place not in _SHARED or (buffer.place, buffer.index) in stored
+            check(before, f"nest {number}: {buffer.name} is stored by an earlier nest")
+        for s in statements(nest):
+            if isinstance(s, Store) and s.access.buffer.place is not Place.TILE:
+                buffer = s.access.buffer
+                check(buffer.place in _SHARED, f"nest {number}: no store goes to an input")
+                check(
+                    (buffer.place, buffer.index) not in stored, f"nest {number}: {buffer.name} is stored once"
+                )
+                stored[buffer.place, buffer.index] = buffer
+                check(s.dtype is buffer.dtype, f"nest {number}: {buffer.name} holds {buffer.dtype.value}")
+        # A nest does not read what it stores, for other tasks of it may not have stored it yet.
+        mine = {
+            (s.access.buffer.place, s.access.buffer.index) for s in statements(nest) if isinstance(s, Store)
+        }
+        late = [b.name for b in loads if b.place in _SHARED and (b.place, b.index) in mine]
+        check(not late, f"nest {number}: {late} are stored by the nest that reads them")
+    wanted = {(Place.OUTPUT, n) for n in range(len(kernel.outputs))}
+    wanted |= {(b.place, b.index) for b in kernel.scratch}
+    check(set(stored) == wanted, "all outputs and all of scratch are stored, and nothing else")
+    for (place, index), buffer in stored.items():
+        if place is Place.OUTPUT:
+            type_ = kernel.outputs[index]
+            check(buffer.size == type_.size and buffer.dtype is type_.dtype, f"{buffer.name} is a {type_}")
+        else:
+            check(buffer in kernel.scratch, f"{buffer.name} is the kernel's scratch")
+
+
+def statements(nest: Nest) -> Iterator[Statement]:
+    """All statements of a nest, in order."""
+    for sweep in nest.sweeps:
+        yield from sweep.row
+        yield from sweep.elements
+    yield from nest.finish
+
+
+def _verify_nest(nest: Nest) -> None:
+    check(len(nest.inner) >= 1, "there is a vector axis")
+    check(bool(nest.sweeps), "there is a sweep")
+    axes = len(nest.outer) + len(nest.inner)
+    for s in statements(nest):
+        if isinstance(s, Load | Store):
+            check(len(s.access.strides) == axes, f"{s}: a stride for each axis")
+    accumulated: dict[int, int] = {}
+    for number, sweep in enumerate(nest.sweeps):
+        scope = _Scope(nest, number)
+        for s in sweep.row:
+            scope.add(s, is_element=False)
+        for s in sweep.elements:
+            scope.add(s, is_element=True)
+            if isinstance(s, Accumulate):
+                check(s.reduction not in accumulated, f"{s}: accumulated once")
+                accumulated[s.reduction] = number
+    wanted = {n: r.sweep for n, r in enumerate(nest.reductions)}
+    check(
+        accumulated == wanted,
+        f"reductions are accumulated in their sweeps, {wanted}, and not in {accumulated}",
+    )
+    scope = _Scope(nest, len(nest.sweeps))
+    for s in nest.finish:
+        scope.add(s, is_element=False, may_store=True)
+    _verify_tiles(nest)
+
+
+class _Scope:
+    """The names of one sweep, or of `finish`."""
+
+    def __init__(self, nest: Nest, sweep: int) -> None:
+        self.nest = nest
+        self.sweep = sweep
+        self.dtypes: dict[str, DType] = {}
+
+    def add(self, s: Statement, *, is_element: bool, may_store: bool = False) -> None:
+        along = s.access.strides[len(self.nest.outer) :] if isinstance(s, Load | Store) else ()
+        varies = any(stride.coefficient != 0 for stride in along)
+        match s:
+            case Load():
+                check(is_element or not varies, f"{s}: a row's scalar does not vary along the row")
+                check(s.dtype is s.access.buffer.dtype, f"{s}: the dtype of its buffer")
+            case Literal(_, dtype, bits):
+                check(len(bits) == dtype.size, f"{s}: the bytes of its dtype")
+            case ExtentOf():
+                pass
+            case Compute():
+                self._verify_compute(s)
+            case Reduced(_, dtype, number):
+                check(number < len(self.nest.reductions), f"{s}: the reduction exists")
+                reduction = self.nest.reductions[number]
+                check(reduction.sweep < self.sweep, f"{s}: the reduction is complete")
+                check(dtype is reduction.dtype, f"{s}: the dtype of the reduction")
+            case Accumulate(number, value):
+                check(is_element, f"{s}: elements are accumulated, not scalars")
+                check(number < len(self.nest.reductions), f"{s}: the reduction exists")
+                reduction = self.nest.reductions[number]
+                check(self._dtype(s, value) is reduction.dtype, f"{s}: the dtype of the reduction")
+                check(
+                    reduction.dtype in REDUCERS[reduction.reducer].dtypes, f"{s}: the reducer has this dtype"
+                )
+            case Store(access, value, dtype):
+                check(is_element or may_store, f"{s}: the head of a sweep stores nothing")
+                check(is_element or not varies, f"{s}: a row's scalar is stored once a row")
+                check(self._dtype(s, value) is dtype is access.buffer.dtype, f"{s}: the dtype of its buffer")
+        if isinstance(s, Load | Literal | ExtentOf | Compute | Reduced):
+            check(s.name not in self.dtypes, f"{s}: a name is assigned once")
+            self.dtypes[s.name] = s.dtype
+
+    def _dtype(self, s: Statement, name: str) -> DType:
+        check(name in self.dtypes, f"{s}: {name} is used after it is assigned")
+        return self.dtypes[name]
+
+    def _verify_compute(self, s: Compute) -> None:
+        dtypes = [self._dtype(s, o) for o in s.operands]
+        if s.function == "convert":
+            check(len(dtypes) == 1, f"{s}: a conversion has one operand")
+            return
+        function = FUNCTIONS[s.function]
+        check(len(dtypes) == function.arity, f"{s}: {function.arity} operands")
+        selectors, rest = dtypes[: function.selectors], dtypes[function.selectors :]
+        check(all(d is DType.BOOL for d in selectors), f"{s}: selectors are bools")
+        check(len(set(rest)) == 1 and rest[0] in function.dtypes, f"{s}: operands of one dtype it has")
+        check(s.dtype is (DType.BOOL if function.to_bool else rest[0]), f"{s}: the function's dtype")
+
+
+def _verify_tiles(nest: Nest) -> None:
+    size = product(nest.inner)
+    filled: dict[Buffer, tuple[int, Access]] = {}
+    repeated = {r.tile for r in nest.repeats}
+    for number, sweep in enumerate(nest.sweeps):
+        for s in _tile_statements(sweep):
+            tile = s.access.buffer
+            if tile in repeated:
+                check(isinstance(s, Load), f"{s}: a repeated tile is filled by its task")
+                check(s.access.strides == (ONE,) and not nest.outer, f"{s}: a repeated tile is read in order")
+                continue
+            check(tile in nest.tiles and tile.size == size, f"{s}: a tile holds a row")
+            if isinstance(s, Store):
+                check(tile not in filled, f"{s}: a tile is filled once")
+                filled[tile] = (number, s.access)
+            else:
+                check(
+                    tile in filled and filled[tile][0] < number, f"{s}: a tile is filled by an earlier sweep"
+                )
+                check(s.access == filled[tile][1], f"{s}: a tile is read as it was stored")
+    check(not [s for s in nest.finish if _is_tile(s)], "tiles are read and stored by sweeps only")
+    check(set(filled) == set(nest.tiles), "every tile is used")
+
+
+def _tile_statements(sweep: Sweep) -> list[Load | Store]:
+    check(not [s for s in sweep.row if _is_tile(s)], "a row's scalars are in no tile")
+    return [s for s in sweep.elements if isinstance(s, Load | Store) and s.access.buffer.place is Place.TILE]
+
+
+def _is_tile(s: Statement) -> bool:
+    return isinstance(s, Load | Store) and s.access.buffer.place is Place.TILE
+
+
+def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
+    from tf_stitch.lower.cpu import Driver
+
+    extent, lanes = nest.inner[-1], schedule.lanes
+    check(lanes & (lanes - 1) == 0 < schedule.narrow <= lanes, f"{schedule}: lanes are powers of two")
+    check(schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")
+    wide = schedule.body == "wide"
+    check(not wide or extent.coefficient % lanes == 0, f"{schedule}: the row is a number of vectors")
+    check(
+        (schedule.driver is Driver.BLOCKS) == (not nest.reductions), f"{schedule}: blocks have no reductions"
+    )
+    check(schedule.driver is not Driver.BLOCKS or len(nest.inner) == 1, f"{schedule}: blocks of one axis")
+    check(
+        schedule.driver is not Driver.ROWS_OR_SPLIT or len(nest.inner) == 1, f"{schedule}: one axis is split"
+    )
+    for repeat in nest.repeats:
+        check(
+            schedule.block % repeat.period == 0,
+            f"{schedule}: a block is a number of periods of {repeat.period}",
+        )
+        check(schedule.driver is Driver.BLOCKS, f"{schedule}: what is repeated is repeated in blocks")
+
+
+# -- accesses ------------------------------------------------------------------------------------------------
+
+
+class _Sample:
+    """The kernel for some values of the symbols."""
+
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.symbols = symbols
+
+    def verify(self) -> None:
+        for number, nest in enumerate(self.kernel.nests):
+            with naming(f"nest {number}"):
+                self._verify_nest(nest)
+        for source, output in self.kernel.forwards:
+            self._verify_forward(source, output)
+
+    def _verify_nest(self, nest: Nest) -> None:
+        extents = self._extents(nest)
+        if not math.prod(extents):
+            return
+        for s in statements(nest):
+            if isinstance(s, Load | Store):
+                self._verify_bounds(s.access, extents, s)
+            if isinstance(s, Store) and math.prod(extents) <= _LARGEST:
+                self._verify_cover(nest, s)
+        for repeat in nest.repeats:
+            size = repeat.source.buffer.size.evaluate(self.symbols)
+            inside = 0 <= repeat.source.offset <= size - repeat.period
+            check(inside, f"{repeat}: inside of {size} elements")
+
+    def _extents(self, nest: Nest) -> list[int]:
+        return [d.evaluate(self.symbols) for d in nest.outer + nest.inner]
+
+    def _verify_bounds(self, access: Access, extents: Sequence[int], s: Statement) -> None:
+        repeated = access.buffer.place is Place.TILE and access.buffer.size == ONE
+        size = math.prod(extents) if repeated else access.buffer.size.evaluate(self.symbols)
+        reach = [(e - 1) * d.evaluate(self.symbols) for e, d in zip(extents, access.strides, strict=True)]
+        first = access.offset + sum(r for r in reach if r < 0)
+        last = access.offset + sum(r for r in reach if r > 0)
+        check(first >= 0 and last < size, f"{s}: {first} to {last} of {size} elements")
+
+    def _verify_cover(self, nest: Nest, s: Store) -> None:
+        offsets = self._offsets(nest, s.access)
+        if s.access.buffer.place is Place.TILE:
+            offsets = offsets[:1]
+        elif s in nest.finish:
+            offsets = offsets[:, :1]
+        size = s.access.buffer.size.evaluate(self.symbols)
+        once = np.array_equal(np.sort(np.ravel(offsets)), np.arange(size))
+        check(once, f"{s}: each of {size} elements is stored once")
+
+    def _offsets(self, nest: Nest, access: Access) -> Array:
+        """Of an access, of shape [rows, elements of a row]."""
+        extents = self._extents(nest)
+        rows = math.prod(extents[: len(nest.outer)])
+        offsets = np.full(extents, access.offset, np.int64)
+        for coordinate, stride in zip(
+            np.indices(extents, np.int64, sparse=True), access.strides, strict=True
+        ):
+            offsets = offsets + coordinate * stride.evaluate(self.symbols)
+        return np.reshape(offsets, (rows, -1))
+
+    def _verify_forward(self, source: int, output: int) -> None:
+        """Nothing reads an element of the input once it is overwritten.
+
+        Nests run one after another, rows in any order, and within a row sweeps one after another. So a nest
+        that comes later reads none of it, the nest that stores reads an element in the row that overwrites it,
+        in an earlier sweep, or in the same one at the very same place.
+        """
+        where = f"input {source} may be overwritten by output {output}"
+        type_ = self.kernel.inputs[source]
+        check(type_ is not None, f"{where}: the kernel reads it")
+        assert type_ is not None
+        result = self.kernel.outputs[output]
+        check(
+            type_.dtype.size == result.dtype.size and type_.size == result.size,
+            f"{where}: they are of one size",
+        )
+        number, sweep, store = self._store_of(output)
+        for nest in self.kernel.nests[number:]:
+            tiles = [r for r in nest.repeats if _is_input(r.source, source)]
+            check(not tiles, f"{where}: a tile is filled with it by each task")
+        for nest in self.kernel.nests[number + 1 :]:
+            check(not _loads(nest, source), f"{where}: a later nest reads it")
+        nest = self.kernel.nests[number]
+        size = math.prod(self._extents(nest))
+        if not 0 < size <= _LARGEST:
+            return
+        overwritten = self._offsets(nest, store.access)
+        row_of = np.zeros(size, np.int64)
+        row_of[overwritten] = np.arange(len(overwritten))[:, None]
+        for position, load in _loads(nest, source):
+            read = self._offsets(nest, load.access)
+            same_row = np.array_equal(
+                row_of[read], np.broadcast_to(np.arange(len(read))[:, None], read.shape)
+            )
+            check(same_row, f"{where}: {load.name} is read by another row")
+            check(position <= sweep, f"{where}: {load.name} is read by a later sweep")
+            in_place = np.array_equal(read, overwritten)
+            check(position < sweep or in_place, f"{where}: {load.name} is read elsewhere in the same sweep")
+
+    def _store_of(self, output: int) -> tuple[int, int, Store]:
+        """The store of an output, with the numbers of its nest and sweep."""
+        for number, nest in enumerate(self.kernel.nests):
+            for sweep, s in _numbered(nest):
+                buffer = s.access.buffer if isinstance(s, Store) else None
+                if buffer is not None and (buffer.place, buffer.index) == (Place.OUTPUT, output):
+                    assert isinstance(s, Store)
+                    return number, sweep, s
+        raise BrokenInvariant(f"output {output} is stored")
+
+
+def _is_input(access: Access, number: int) -> bool:
+    return access.buffer.place is Place.INPUT and access.buffer.index == number
+
+
+def _loads(nest: Nest, source: int) -> list[tuple[int, Load]]:
+    """The loads of an input, each with the number of its sweep."""
+    return [(p, s) for p, s in _numbered(nest) if isinstance(s, Load) and _is_input(s.access, source)]
+
+
+def _numbered(nest: Nest) -> Iterator[tuple[int, Statement]]:
+    """Each statement with the number of the sweep that it is part of; `finish` comes after the last."""
+    for number, sweep in enumerate(nest.sweeps):
+        for s in (*sweep.row, *sweep.elements):
+            yield number, s
+    for s in nest.finish:
+        yield len(nest.sweeps), s

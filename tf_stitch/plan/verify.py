@@ -1,0 +1,283 @@
+"""The invariants of a StitchPlan, checked in tests and at debug level. A failure is a bug of ours, no user's.
+
+Index maps are checked by what they mean: for some values of the symbols, each map is evaluated at all
+coordinates of its loop nest, and every step must be read where its operation says:
+
+    y = transpose x by (1, 0), read at (i, j)      ->      x is read at (j, i), for all i and j
+
+The other rules:
+  - a group reads inputs, and what an earlier group stores;
+  - a step is computed at maps within its shape; a reduction at one, which has each of its rows once;
+  - every output and every step in scratch is stored by one group, each element once;
+  - the schemes say what the groups do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tf_stitch.ir.body import (
+    Broadcast,
+    Constant,
+    Elementwise,
+    Extent,
+    Input,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+)
+from tf_stitch.ir.verify import BrokenInvariant
+from tf_stitch.plan.plan import Scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from tf_stitch.ir.body import Body
+    from tf_stitch.ir.types import Dim
+    from tf_stitch.plan.indexing import Axis, IndexMap
+    from tf_stitch.plan.plan import Group, StitchPlan
+
+    Array = np.ndarray[Any, np.dtype[np.int64]]
+    Indices = tuple[Array, ...]
+
+_SIZES = (1, 3, 2, 5, 7)  # of symbols: mostly odd, so that nothing divides by chance
+_LARGEST = 1 << 20  # coordinates that are looked at one by one
+
+
+def verify_plan(plan: StitchPlan) -> None:
+    """Checks every invariant that the module lists.
+
+    Raises:
+      BrokenInvariant: naming the group, the step and the rule.
+    """
+    _verify_stores(plan)
+    _verify_schemes(plan)
+    for number, group in enumerate(plan.groups):
+        with naming(f"group {number}"):
+            _verify_group(plan, number)
+            for symbols in sampled_symbols(symbols_of(plan.body)):
+                if _holds(plan.body, symbols) and _size(group.outer + group.inner, symbols) <= _LARGEST:
+                    _Sample(plan.body, group, symbols).verify()
+
+
+def _holds(body: Body, symbols: Mapping[str, int]) -> bool:
+    return all(small.evaluate(symbols) <= large.evaluate(symbols) for small, large in body.requires)
+
+
+@contextlib.contextmanager
+def naming(where: str) -> Generator[None]:
+    """Puts `where` in front of what is broken."""
+    try:
+        yield
+    except BrokenInvariant as broken:
+        raise BrokenInvariant(f"{where}: {broken}") from None
+
+
+def symbols_of(body: Body) -> list[str]:
+    """The symbols of a body's dims, in order of appearance."""
+    dims = [d for step in body.steps for d in step.type.dims]
+    dims += [step.op.dim for step in body.steps if isinstance(step.op, Extent)]
+    return list(dict.fromkeys(s for d in dims for s in d.symbols))
+
+
+def sampled_symbols(names: list[str]) -> Iterator[dict[str, int]]:
+    """Values of the symbols to try: all 1, one of them 0, and small ones that differ."""
+    yield dict.fromkeys(names, 1)
+    if not names:
+        return
+    for shift in range(2):
+        yield {name: _SIZES[(i + shift + 1) % len(_SIZES)] for i, name in enumerate(names)}
+    yield {name: 0 if i == len(names) - 1 else 3 for i, name in enumerate(names)}
+
+
+def check(holds: bool | np.bool_, rule: str) -> None:
+    if not holds:
+        raise BrokenInvariant(rule)
+
+
+# -- structure -----------------------------------------------------------------------------------------------
+
+
+def _verify_stores(plan: StitchPlan) -> None:
+    stored = [group.instances[i].step for group in plan.groups for i in group.stores]
+    check(len(set(stored)) == len(stored), "a step is stored once")
+    inputs = {i for i, s in enumerate(plan.body.steps) if isinstance(s.op, Input)}
+    wanted = set(plan.body.outputs) | set(plan.scratch)
+    check(wanted - inputs <= set(stored) <= wanted, "what is stored are the outputs and the scratch")
+    check(not set(plan.scratch) & set(plan.body.outputs), "an output needs no scratch")
+
+
+def _verify_group(plan: StitchPlan, number: int) -> None:
+    body, group = plan.body, plan.groups[number]
+    earlier = {g.instances[i].step for g in plan.groups[:number] for i in g.stores}
+    identities = [axis.identity for axis in group.outer + group.inner]
+    check(len(set(identities)) == len(identities), "axes are told apart by their identities")
+    computed: list[int] = []
+    for position, instance in enumerate(group.instances):
+        step = body.steps[instance.step]
+        where = f"step {instance.step}, {step.op}"
+        check(len(instance.index_map) == len(step.type.dims), f"{where}: a map has an index for each axis")
+        used = {axis for index in instance.index_map for axis, _ in index.terms}
+        check(used <= set(identities), f"{where}: a map speaks of the axes of its group")
+        if instance.loaded:
+            check(not instance.operands, f"{where}: what is loaded reads nothing")
+            check(
+                isinstance(step.op, Input) or instance.step in earlier,
+                f"{where}: what is loaded is an input, or stored by an earlier group",
+            )
+            continue
+        check(not isinstance(step.op, Input), f"{where}: an input is loaded")
+        check(all(0 <= o < position for o in instance.operands), f"{where}: operands come first")
+        operands = tuple(group.instances[o].step for o in instance.operands)
+        check(operands == step.operands, f"{where}: instances read what their steps read")
+        if isinstance(step.op, Reduce):
+            computed.append(instance.step)
+    check(len(set(computed)) == len(computed), "a reduction is computed at one map")
+    again = [s for g in plan.groups[:number] for s in _reductions(body, g) if s in computed]
+    check(not again, f"reductions {again} are computed by an earlier group")
+    anchors = {group.dominant, *group.sub_dominants}
+    check(set(computed) <= anchors, "reductions dominate or are sub-dominant")
+    check({group.instances[i].step for i in group.stores} <= anchors, "and so are stored steps")
+    stored = [group.instances[i] for i in group.stores]
+    ours = all(not i.loaded or isinstance(body.steps[i.step].op, Input) for i in stored)
+    check(ours, "what is stored is computed here, or a copy of an input")
+
+
+def _reductions(body: Body, group: Group) -> list[int]:
+    return [i.step for i in group.instances if not i.loaded and isinstance(body.steps[i.step].op, Reduce)]
+
+
+def _verify_schemes(plan: StitchPlan) -> None:
+    body = plan.body
+    instances = [i for group in plan.groups for i in group.instances]
+    silent = (Constant, Extent, Input)
+    computed = {i.step for i in instances if not i.loaded and not isinstance(body.steps[i.step].op, silent)}
+    check(set(plan.schemes) == computed, "every step that is computed has a scheme")
+    crossing = {i.step for i in instances if i.loaded and not isinstance(body.steps[i.step].op, Input)}
+    check(
+        set(plan.scratch) == crossing - set(body.outputs), "what crosses groups is in scratch, or an output"
+    )
+    read = {operand for step in body.steps for operand in step.operands}
+    for step, scheme in plan.schemes.items():
+        where = f"step {step}, {scheme.name}"
+        check((scheme is Scheme.GLOBAL) == (step in crossing), f"{where}: GLOBAL is what crosses groups")
+        check(scheme is not Scheme.INDEPENDENT or step not in read, f"{where}: nothing reads it")
+        reduction = isinstance(body.steps[step].op, Reduce)
+        check(scheme is not Scheme.LOCAL or not reduction, f"{where}: a reduction is no register of a lane")
+
+
+# -- index maps ----------------------------------------------------------------------------------------------
+
+
+def _size(axes: tuple[Axis, ...], symbols: Mapping[str, int]) -> int:
+    return math.prod(axis.extent.evaluate(symbols) for axis in axes)
+
+
+class _Sample:
+    """One group's maps at all its coordinates, for some values of the symbols."""
+
+    def __init__(self, body: Body, group: Group, symbols: Mapping[str, int]) -> None:
+        self.body = body
+        self.group = group
+        self.symbols = symbols
+        self.rows = _size(group.outer, symbols)
+        self.length = _size(group.inner, symbols)
+        axes = group.outer + group.inner
+        extents = self._extents(axis.extent for axis in axes)
+        grid = np.indices(extents, np.int64)
+        # Of shape [rows, elements of a row].
+        self.coordinates = {
+            axis.identity: np.reshape(c, (self.rows, self.length)) for axis, c in zip(axes, grid, strict=True)
+        }
+        self.at = [self._indices(i.index_map) for i in group.instances]
+
+    def verify(self) -> None:
+        if not self.length:
+            return
+        for position, instance in enumerate(self.group.instances):
+            step = self.body.steps[instance.step]
+            where = f"step {instance.step}, {step.op}, with {self.symbols or 'no symbols'}"
+            shape = self._extents(step.type.dims)
+            for index, extent in zip(self.at[position], shape, strict=True):
+                inside = not index.size or (index.min() >= 0 and index.max() < extent)
+                check(inside, f"{where}: an index is within its axis")
+            for operand in instance.operands:
+                self._verify_operand(position, operand, where)
+            if isinstance(step.op, Reduce) and not instance.loaded:
+                check(self._covers(self.at[position], shape, 1), f"{where}: a reduction has each row once")
+        for position in self.group.stores:
+            step = self.body.steps[self.group.instances[position].step]
+            shape = self._extents(step.type.dims)
+            once = any(self._covers(self.at[position], shape, width) for width in (1, self.length))
+            check(once, f"step {self.group.instances[position].step} is stored once for each element")
+
+    def _verify_operand(self, position: int, operand: int, where: str) -> None:
+        instance, read = self.group.instances[position], self.group.instances[operand]
+        step, source = self.body.steps[instance.step], self.body.steps[read.step]
+        mine, theirs = self.at[position], self.at[operand]
+        shape, extents = self._extents(step.type.dims), self._extents(source.type.dims)
+        match step.op:
+            case Elementwise():
+                wanted = mine
+            case Broadcast():
+                wanted = tuple(i * (e != 1) for i, e in zip(mine, extents, strict=True))
+            case Transpose(permutation):
+                wanted = tuple(mine[permutation.index(axis)] for axis in range(len(permutation)))
+            case Slice(begin, steps):
+                wanted = tuple(b + s * i for b, s, i in zip(begin, steps, mine, strict=True))
+            case Reshape():
+                check(
+                    np.array_equal(self._linear(mine, shape), self._linear(theirs, extents)),
+                    f"{where}: the operand is read at the same linear index",
+                )
+                return
+            case Reduce(_, axes):
+                self._verify_reduced(axes, mine, theirs, extents, where)
+                return
+            case Input() | Constant() | Extent():
+                raise BrokenInvariant(f"{where}: it reads nothing")
+        for axis, (have, want) in enumerate(zip(theirs, wanted, strict=True)):
+            check(np.array_equal(have, want), f"{where}: axis {axis} of its operand is read elsewhere")
+
+    def _verify_reduced(
+        self, axes: tuple[int, ...], mine: Indices, theirs: Indices, extents: tuple[int, ...], where: str
+    ) -> None:
+        kept = [a for a in range(len(extents)) if a not in axes]
+        check(
+            all(np.array_equal(mine[a], theirs[a]) for a in kept), f"{where}: kept axes are read as they are"
+        )
+        reduced = self._linear(tuple(theirs[a] for a in axes), tuple(extents[a] for a in axes))
+        every = np.sort(reduced, axis=1) == np.arange(self.length)
+        size = math.prod(extents[a] for a in axes)
+        check(size == self.length and bool(every.all()), f"{where}: a row has each reduced element once")
+
+    def _covers(self, indices: Indices, shape: tuple[int, ...], width: int) -> bool:
+        """Whether the first `width` columns meet each element of `shape` once; other columns repeat one."""
+        linear = self._linear(indices, shape)
+        if width == 1 and not np.array_equal(linear, np.broadcast_to(linear[:, :1], linear.shape)):
+            return False
+        met = np.sort(np.ravel(linear[:, :width]))
+        return np.array_equal(met, np.arange(math.prod(shape)))
+
+    def _indices(self, index_map: IndexMap) -> Indices:
+        found: list[Array] = []
+        for index in index_map:
+            value = np.full((self.rows, self.length), index.offset, np.int64)
+            for axis, stride in index.terms:
+                value = value + self.coordinates[axis] * stride.evaluate(self.symbols)
+            found.append(value)
+        return tuple(found)
+
+    def _linear(self, indices: Indices, shape: tuple[int, ...]) -> Array:
+        linear = np.zeros((self.rows, self.length), np.int64)
+        for index, extent in zip(indices, shape, strict=True):
+            linear = linear * extent + index
+        return linear
+
+    def _extents(self, dims: Iterator[Dim] | tuple[Dim, ...]) -> tuple[int, ...]:
+        return tuple(d.evaluate(self.symbols) for d in dims)
