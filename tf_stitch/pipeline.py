@@ -57,15 +57,19 @@ def stitch(graph: Graph, config: Config, target: Target, toolchain: HostToolchai
 
 
 def stitch_all(
-    graphs: Sequence[Graph], config: Config, target: Target, toolchain: HostToolchain,
-    progress: Progress | None = None, observer: Observer | None = None,
+    graphs: Sequence[Graph],
+    config: Config,
+    target: Target,
+    toolchain: HostToolchain,
+    progress: Progress | None = None,
+    observer: Observer | None = None,
 ) -> list[Stitched]:
     """Stages 3 to 7: clusters of all graphs, equal kernels built once, all builds in parallel.
 
     Never raises for a graph that it cannot stitch: it stitches less, and says why in `rejections`.
     """
-    tell = progress or (lambda stage, done, of: None)
-    see = observer or (lambda stage, made: None)
+    tell = progress or (lambda *_: None)
+    see = observer or (lambda *_: None)
     drafts: list[list[_Draft]] = []
     rejections: list[list[Rejection]] = []
     for number, graph in enumerate(graphs):
@@ -93,9 +97,7 @@ def stitch_all(
             if isinstance(artifact, BuildError):
                 refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
             else:
-                stitched.append(
-                    StitchedCluster(draft.cluster, draft.plan, draft.kernel, draft.source, artifact)
-                )
+                stitched.append(StitchedCluster(draft.cluster, draft.plan, draft.kernel, draft.source, artifact))
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
         see("stitched", results[-1])
     return results

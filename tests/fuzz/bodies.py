@@ -304,6 +304,9 @@ def _slice(draw: Draw, program: Program) -> None:
             begin = draw(st.integers(0, dim.coefficient - 1))
             room = (dim.coefficient - 1 - begin if step > 0 else begin) // abs(step) + 1
             size = Dim(draw(st.integers(1, room)))
+        elif not dim.is_static and draw(st.integers(0, 5)) == 0:
+            begin, size = draw(st.integers(0, 2)), Dim(draw(st.integers(1, 2)))
+            program.builder.require(Dim(begin + size.coefficient), dim, "a slice")
         begins.append(begin)
         sizes.append(size)
         steps.append(step)

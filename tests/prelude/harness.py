@@ -78,7 +78,8 @@ def variants() -> tuple[Variant, ...]:
     if platform.machine() != "x86_64":
         return tuple(Variant(c, "native") for c in compilers)
     sets = [march for march, needed in FEATURES.items() if needed <= cpu_features()]
-    return tuple(Variant(c, march) for c in compilers for march in sets)
+    everything = [Variant(c, march) for c in compilers for march in sets]
+    return tuple(v for v in everything if len(compilers) == 1 or v != Variant("zig", "x86-64-v2"))
 
 
 @cache

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NUMBERS: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
 FLOATS = {t: NUMBERS[t] for t in ("f32", "f64")}
 INTEGERS = {t: NUMBERS[t] for t in ("i32", "i64")}
-LANES = (1, 2, 4, 8, 16, 32, 64)
+LANES = (1, 2, 4, 16, 64)
 BY_VARIANT = pytest.mark.parametrize("variant", variants(), ids=str)
 BY_NUMBER = pytest.mark.parametrize("type_", NUMBERS)
 
@@ -40,8 +40,8 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "max(x, y)": lambda x, y: np.where((x <= y) | (y != y), y, x),
     "min(x, y)": lambda x, y: np.where((x >= y) | (y != y), y, x),
     "select(x < y, x, y)": lambda x, y: np.where(x < y, x, y),
-    "select((x < y) | ~(x == y) & (y >= x) ^ (x > y), x, y)": lambda x, y: np.where(
-        (x < y) | ~(x == y) & (y >= x) ^ (x > y), x, y
+    "select((x < y) | (~(x == y) & ((y >= x) ^ (x > y))), x, y)": lambda x, y: np.where(
+        (x < y) | (~(x == y) & ((y >= x) ^ (x > y))), x, y
     ),
 }
 DIVISION: dict[str, Callable[..., Any]] = {
@@ -63,10 +63,9 @@ def kernel(name: str, type_: str, result: str, lanes: int, expression: str) -> s
 
 @cache
 def arithmetic_source(type_: str) -> str:
-    expressions = {**ARITHMETIC, **(DIVISION if type_ in INTEGERS else {})}
     lines = [BEGIN]
     for lanes in LANES:
-        lines += [kernel(f"a{i}_{lanes}", type_, type_, lanes, e) for i, e in enumerate(expressions)]
+        lines += [kernel(f"a{i}_{lanes}", type_, type_, lanes, e) for i, e in enumerate(ARITHMETIC)]
         lines += [kernel(f"c{i}_{lanes}", type_, "boolean", lanes, f"x {c} y") for i, c in enumerate(COMPARISONS)]
     return "".join(lines)
 
@@ -97,10 +96,9 @@ def test_arithmetic_and_comparisons(type_: str, variant: Variant) -> None:
     library = build(arithmetic_source(type_), variant)
     dtype = NUMBERS[type_]
     x, y = pairs(dtype)
-    expressions = {**ARITHMETIC, **(DIVISION if type_ in INTEGERS else {})}
     for lanes in LANES:
         with np.errstate(all="ignore"):
-            for i, (text, exact) in enumerate(expressions.items()):
+            for i, (text, exact) in enumerate(ARITHMETIC.items()):
                 found = call(library, f"a{i}_{lanes}", x, y, out=dtype)
                 wanted = np.asarray(exact(x, y)).astype(dtype)
                 bad = np.flatnonzero(~same_bits(found, wanted))
@@ -108,6 +106,23 @@ def test_arithmetic_and_comparisons(type_: str, variant: Variant) -> None:
             for i, (text, exact) in enumerate(COMPARISONS.items()):
                 found = call(library, f"c{i}_{lanes}", x, y, out=np.uint8)
                 assert (found == exact(x, y)).all(), (text, lanes)
+
+
+@BY_VARIANT
+@pytest.mark.parametrize("type_", INTEGERS)
+def test_integer_division_never_traps(type_: str, variant: Variant) -> None:
+    dtype = NUMBERS[type_]
+    widths = (1, 4, 8)
+    source = [kernel(f"d{i}_{n}", type_, type_, n, e) for i, e in enumerate(DIVISION) for n in widths]
+    library = build(BEGIN + "".join(source), variant)
+    x, y = pairs(dtype)
+    for lanes in widths:
+        for i, (text, exact) in enumerate(DIVISION.items()):
+            found = call(library, f"d{i}_{lanes}", x, y, out=dtype)
+            with np.errstate(all="ignore"):
+                wanted = exact(x, y).astype(dtype)
+            bad = np.flatnonzero(found != wanted)
+            assert not bad.size, (text, lanes, x[bad[0]], y[bad[0]], found[bad[0]], wanted[bad[0]])
 
 
 @pytest.mark.parametrize("type_", FLOATS)
@@ -278,7 +293,7 @@ BINARY: dict[str, tuple[Callable[..., Any], float, str]] = {
 @cache
 def binary_source(type_: str) -> str:
     return BEGIN + "".join(
-        kernel(f"{name}_{lanes}", type_, type_, lanes, f"{name}(x, y)") for name in BINARY for lanes in (1, 8, 64)
+        kernel(f"{name}_{lanes}", type_, type_, lanes, f"{name}(x, y)") for name in BINARY for lanes in (1, 64)
     )
 
 
@@ -301,7 +316,7 @@ def test_functions_of_two_f32(name: str, variant: Variant) -> None:
     library = build(binary_source("f32"), variant)
     with np.errstate(all="ignore"):
         wanted = exact(x.astype(np.float64), y.astype(np.float64))
-    for lanes in (1, 8, 64):
+    for lanes in (1, 64):
         found = call(library, f"{name}_{lanes}", x, y, out=np.float32)
         distance = ulps(found, wanted)
         at = int(np.argmax(distance))

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -80,43 +80,35 @@ def progress() -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def status(text: str) -> Iterator[None]:
-    """A spinner on stderr while something goes on that cannot be counted."""
-    from rich.console import Console
-
-    terminal = Console(stderr=True)
-    if not terminal.is_terminal:
-        yield
-        return
-    with terminal.status(text):
-        yield
-
-
-@contextlib.contextmanager
 def quietly(text: str) -> Iterator[None]:
-    """What native code writes to stderr inside is shown only if it ends in an exception."""
+    """Shows `text` with a spinner. What native code writes to stderr inside is shown only if it raises."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         stderr = sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):  # replaced by something that is no file
-        with status(text):
-            yield
+        yield
         return
     sys.stderr.flush()
-    own = os.dup(stderr)
-    with tempfile.TemporaryFile() as captured:
+    with os.fdopen(os.dup(stderr), "w", encoding="utf-8") as own, tempfile.TemporaryFile() as captured:
         os.dup2(captured.fileno(), stderr)
         try:
-            yield
+            with _spinner(text, own):
+                yield
         except Exception:
-            os.dup2(own, stderr)
             captured.seek(0)
-            sys.stderr.write(captured.read().decode(errors="replace"))
+            own.write(captured.read().decode(errors="replace"))
             raise
         finally:
             sys.stderr.flush()
-            os.dup2(own, stderr)
-            os.close(own)
+            own.flush()
+            os.dup2(own.fileno(), stderr)
+
+
+def _spinner(text: str, file: IO[str]) -> contextlib.AbstractContextManager[object]:
+    from rich.console import Console
+
+    terminal = Console(file=file)
+    return terminal.status(text) if terminal.is_terminal else contextlib.nullcontext()
 
 
 def import_tensorflow() -> None:

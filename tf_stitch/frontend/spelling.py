@@ -76,8 +76,3 @@ class FunctionSpelling:
             starts = {} if signature is None else signature.starts(proto.attr)
             self._starts[node] = starts
         return starts.get(arg, 0)
-
-
-def control(text: str) -> str | None:
-    """The node that a control input `^node` names; None for a data input."""
-    return text[1:] if text.startswith("^") else None

@@ -1,16 +1,16 @@
 """StitchPlan -> Kernel, as far as all targets agree: loop nests, sweeps, tiles, accesses, guards.
 
-    Group                        Nest (layer norm)
-      t = x + r                    sweep 0: t = x + r; tile[t] = t; sum_0 += t
-      m = sum t          ->        sweep 1: t = tile[t]; d = t - m; sum_1 += d*d
-      v = sum (t-m)^2              sweep 2: t = tile[t]; d = t - m; y = d * rstd * gamma + beta; store y
-      y = ...
+Group                        Nest (layer norm)
+t = x + r                    sweep 0: t = x + r; tile[t] = t; sum_0 += t
+m = sum t          ->        sweep 1: t = tile[t]; d = t - m; sum_1 += d*d
+v = sum (t-m)^2              sweep 2: t = tile[t]; d = t - m; y = d * rstd * gamma + beta; store y
+y = ...
 
-  1. Level of a value: how many reductions must be complete before it can be computed. A reduction is carried out in
-     the sweep of its operand's level; a store likewise.
-  2. A value that a later sweep needs again is kept in a tile if computing it again is dear (a HEAVY function, two
-     or more loads, a strided load), otherwise it is computed again from what it reads.
-  3. Axes are collapsed: neighbours that every access crosses as one become one axis.
+1. Level of a value: how many reductions must be complete before it can be computed. A reduction is carried out in
+the sweep of its operand's level; a store likewise.
+2. A value that a later sweep needs again is kept in a tile if computing it again is dear (a HEAVY function, two
+or more loads, a strided load), otherwise it is computed again from what it reads.
+3. Axes are collapsed: neighbours that every access crosses as one become one axis.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from tf_stitch.lower.kernel import (
     SymbolSource,
 )
 from tf_stitch.lower.names import Names
-from tf_stitch.ops import FUNCTIONS, Cost
+from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import Axis, IndexMap
 from tf_stitch.plan.plan import Group, StitchPlan
 
@@ -130,7 +130,9 @@ def _buffers(plan: StitchPlan) -> dict[int, Buffer]:
     for number, index in enumerate(body.outputs):
         if index not in found or found[index].place is Place.INPUT:
             step = body.steps[index]
-            found[index] = Buffer(Place.OUTPUT, number, names.fresh(step.origin, "out"), step.type.dtype, step.type.size)
+            found[index] = Buffer(
+                Place.OUTPUT, number, names.fresh(step.origin, "out"), step.type.dtype, step.type.size
+            )
     for number, index in enumerate(plan.scratch):
         step = body.steps[index]
         name = names.fresh(step.origin, "scratch")
@@ -196,7 +198,7 @@ class _Nester:
     def nest(self) -> Nest:
         stores = self._stores()
         self._analyse()
-        split = self._collapse([a for a in self._accesses()] + [access for _, access in stores])
+        split = self._collapse(self._accesses() + [access for _, access in stores])
         outer, inner = split
         stores = [(self.source[i], self._moved(access)) for i, access in stores]
         levels = self._classify(stores)
@@ -218,8 +220,7 @@ class _Nester:
         for instance in self.group.stores:
             item = self.group.instances[instance]
             shape = self.body.steps[item.step].type.dims
-            for buffer in self._targets(item.step):
-                found.append((instance, _access(buffer, shape, item.index_map, self.axes)))
+            found += [(instance, _access(b, shape, item.index_map, self.axes)) for b in self._targets(item.step)]
         return found  # instances as the plan numbers them; `nest` goes on with their sources
 
     def _targets(self, step: int) -> list[Buffer]:
@@ -277,10 +278,7 @@ class _Nester:
             joined = bool(runs) and position != boundary
             if joined:
                 before = runs[-1][-1]
-                joined = all(
-                    a.strides[before] == a.strides[position] * extents[position]
-                    for a in accesses
-                )
+                joined = all(a.strides[before] == a.strides[position] * extents[position] for a in accesses)
             if joined:
                 runs[-1].append(position)
             else:
@@ -292,7 +290,7 @@ class _Nester:
         self._runs = outer_runs + inner_runs
         if not inner_runs:  # a scalar
             self._runs.append([])
-            inner_runs = [[]]
+            inner_runs.append([])
         for number, value in enumerate(self.values):
             if value.access is not None and self.source[number] == number:
                 value.access = self._moved(value.access)
@@ -385,9 +383,8 @@ class _Nester:
                 loads.add(instance)
                 continue
             op = self.body.steps[self.group.instances[instance].step].op
-            if isinstance(op, Elementwise) and op.function in FUNCTIONS:
-                if FUNCTIONS[op.function].cost is Cost.HEAVY:
-                    return True
+            if isinstance(op, Elementwise) and is_heavy(op.function):
+                return True
             for operand in self.operands[instance]:
                 if operand not in seen:
                     seen.add(operand)
@@ -487,8 +484,8 @@ class _Nester:
             for statement in sweep.elements:
                 if isinstance(statement, Load | Store):
                     total += 0.05
-                elif isinstance(statement, Compute) and statement.function in FUNCTIONS:
-                    total += 0.25 if FUNCTIONS[statement.function].cost is Cost.HEAVY else 0.02
+                elif isinstance(statement, Compute):
+                    total += 0.25 if is_heavy(statement.function) else 0.02
         return max(total, 0.05)
 
 
@@ -508,17 +505,19 @@ def _forwards(kernel: Kernel) -> tuple[tuple[int, int], ...]:
             for s in statements:
                 if isinstance(s, Store) and s.access.buffer.place is Place.OUTPUT:
                     stored[s.access.buffer.index] = (number, position, s.access)
-                elif isinstance(s, Load) and s.access.buffer.place in (Place.INPUT, Place.OUTPUT):
-                    if s.access.buffer.place is Place.INPUT:
-                        loads.setdefault(s.access.buffer.index, []).append((number, position, s.access))
+                elif isinstance(s, Load) and s.access.buffer.place is Place.INPUT:
+                    loads.setdefault(s.access.buffer.index, []).append((number, position, s.access))
     pairs: list[tuple[int, int]] = []
     for output, (nest, sweep, access) in stored.items():
         for source, reads in loads.items():
             same_size = reads[0][2].buffer.dtype.size == access.buffer.dtype.size
-            if same_size and reads[0][2].buffer.size == access.buffer.size and all(
-                n == nest and p <= sweep and (a.strides, a.offset) == (access.strides, access.offset)
-                for n, p, a in reads
+            if (
+                same_size
+                and reads[0][2].buffer.size == access.buffer.size
+                and all(
+                    n == nest and p <= sweep and (a.strides, a.offset) == (access.strides, access.offset)
+                    for n, p, a in reads
+                )
             ):
                 pairs.append((source, output))
     return tuple(pairs)
-

@@ -33,7 +33,7 @@ from tf_stitch.lower.kernel import (
     Store,
     Sweep,
 )
-from tf_stitch.ops import FUNCTIONS, Cost
+from tf_stitch.ops import is_heavy
 from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
@@ -108,10 +108,7 @@ def _schedule(nest: Nest, target: Target) -> Schedule:
     statements = [s for sweep in nest.sweeps for s in sweep.elements]
     widest = max((_register_size(s.dtype) for s in statements if isinstance(s, Load | Compute | Store)), default=4)
     native = target.vector_bytes // widest
-    heavy = sum(
-        isinstance(s, Compute) and s.function in FUNCTIONS and FUNCTIONS[s.function].cost is Cost.HEAVY
-        for s in statements
-    )
+    heavy = sum(isinstance(s, Compute) and is_heavy(s.function) for s in statements)
     registers = 32 if target.vector_bytes == 64 else 16
     factor = 2 if heavy or registers == 16 else 4
     lanes = native * factor

@@ -94,6 +94,9 @@ def bind(kernel: Kernel, inputs: Sequence[Array | None]) -> dict[str, int]:
     for guard in kernel.guards:
         if _dim(inputs, guard.input, guard.axis) != guard.dim.evaluate(symbols):
             raise GuardFailed(guard.text)
+    for bound in kernel.bounds:
+        if bound.small.evaluate(symbols) > bound.large.evaluate(symbols):
+            raise GuardFailed(bound.text)
     return symbols
 
 
@@ -134,9 +137,7 @@ class _Memory:
         offsets = at[-1]
         size = self.content.shape[-1]
         if offsets.size and not (offsets.min() >= 0 and offsets.max() < size):
-            raise Fault(
-                f"{self.name}: offset {offsets.min()} or {offsets.max()} is outside of {size} elements"
-            )
+            raise Fault(f"{self.name}: offset {offsets.min()} or {offsets.max()} is outside of {size} elements")
 
 
 def _blank(name: str, dtype: DType, shape: tuple[int, ...]) -> _Memory:
@@ -146,9 +147,7 @@ def _blank(name: str, dtype: DType, shape: tuple[int, ...]) -> _Memory:
 class _Run:
     """One nest on its way: the values of names, the results of reductions, the tiles of all rows."""
 
-    def __init__(
-        self, nest: Nest, symbols: Mapping[str, int], memory: Mapping[tuple[Place, int], _Memory]
-    ) -> None:
+    def __init__(self, nest: Nest, symbols: Mapping[str, int], memory: Mapping[tuple[Place, int], _Memory]) -> None:
         self.nest = nest
         self.symbols = symbols
         self.memory = memory
@@ -159,9 +158,9 @@ class _Run:
         self.inner = [np.reshape(c, (1, -1)) for c in np.indices(inner, np.int64)]
         self.values: dict[str, Array] = {}
         self.reduced: dict[int, Array] = {}
-        self.tiles = {
-            t: _blank(t.name, t.dtype, (self.rows, t.size.evaluate(symbols))) for t in nest.tiles
-        } | {r.tile: self._filled(r) for r in nest.repeats}
+        self.tiles = {t: _blank(t.name, t.dtype, (self.rows, t.size.evaluate(symbols))) for t in nest.tiles} | {
+            r.tile: self._filled(r) for r in nest.repeats
+        }
 
     def run(self) -> None:
         head = [np.zeros((1, 1), np.int64) for _ in self.inner]  # where a row's scalars are computed

@@ -7,13 +7,15 @@ import re
 from tf_stitch.ops import FUNCTIONS
 
 _RESERVED = frozenset(
-    "auto bool break case char class const continue default delete do double else enum explicit export extern false "
-    "float for friend goto if inline int long mutable namespace new operator private protected public register "
-    "return short signed sizeof static struct switch template this throw true try typedef typename union unsigned "
-    "using virtual void volatile while call row begin end begin_ end_ n width count self state task host".split()
+    """auto bool break case char class const continue default delete do double else enum explicit export extern
+    false float for friend goto if inline int long mutable namespace new operator private protected public register
+    return short signed sizeof static struct switch template this throw true try typedef typename union unsigned
+    using virtual void volatile while call row begin end n width count self state task host""".split()
 )
+# Functions of the prelude: a variable of the same name would hide them.
 _CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp)) | frozenset(
-    "load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first iota".split()
+    """load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first
+    repeat iota""".split()
 )
 _LONGEST = 40
 

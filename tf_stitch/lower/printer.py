@@ -44,9 +44,7 @@ def print_kernel(kernel: Kernel) -> str:
         lines.append(f"  {source.symbol} = dim {source.axis} of input {source.input}{divided}")
     lines += [f"  guard: {guard.text}" for guard in kernel.guards]
     lines += [f"  scratch {b.name}: {b.dtype.value}, {b.size} elements" for b in kernel.scratch]
-    lines += [
-        f"  output {output} may take the buffer of input {source}" for source, output in kernel.forwards
-    ]
+    lines += [f"  output {output} may take the buffer of input {source}" for source, output in kernel.forwards]
     for number, nest in enumerate(kernel.nests):
         lines += ["", *_nest(number, nest)]
     return "\n".join(lines) + "\n"

@@ -61,6 +61,8 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
         with naming(f"nest {number}"):
             _verify_schedule(kernel.nests[number], schedule)
     for symbols in sampled_symbols([s.symbol for s in kernel.symbols]):
+        if any(b.small.evaluate(symbols) > b.large.evaluate(symbols) for b in kernel.bounds):
+            continue
         with naming(f"with {symbols}" if symbols else "without symbols"):
             _Sample(kernel, symbols).verify()
 
@@ -78,8 +80,7 @@ def _verify_symbols(kernel: Kernel) -> None:
         rest = source.divisor
         whole = type_.dims[source.axis]
         check(
-            sorted((*rest.symbols, source.symbol)) == sorted(whole.symbols)
-            and rest.coefficient == whole.coefficient,
+            sorted((*rest.symbols, source.symbol)) == sorted(whole.symbols) and rest.coefficient == whole.coefficient,
             f"{source}: the divisor is the rest of the dim",
         )
         known.add(source.symbol)
@@ -90,6 +91,8 @@ def _verify_symbols(kernel: Kernel) -> None:
             check(set(dim.symbols) <= known, f"input {number}: symbols {dim.symbols} are computed")
             held = (number, axis) in defining or guarded.get((number, axis)) == dim
             check(held, f"input {number}: that dim {axis} is {dim} is guarded")
+    for bound in kernel.bounds:
+        check({*bound.small.symbols, *bound.large.symbols} <= known, f"{bound}: its dims are computed")
     for type_ in kernel.outputs:
         check({s for d in type_.dims for s in d.symbols} <= known, f"output {type_}: its dims are computed")
 
@@ -107,15 +110,11 @@ def _verify_order(kernel: Kernel) -> None:
             if isinstance(s, Store) and s.access.buffer.place is not Place.TILE:
                 buffer = s.access.buffer
                 check(buffer.place in _SHARED, f"nest {number}: no store goes to an input")
-                check(
-                    (buffer.place, buffer.index) not in stored, f"nest {number}: {buffer.name} is stored once"
-                )
+                check((buffer.place, buffer.index) not in stored, f"nest {number}: {buffer.name} is stored once")
                 stored[buffer.place, buffer.index] = buffer
                 check(s.dtype is buffer.dtype, f"nest {number}: {buffer.name} holds {buffer.dtype.value}")
         # A nest does not read what it stores, for other tasks of it may not have stored it yet.
-        mine = {
-            (s.access.buffer.place, s.access.buffer.index) for s in statements(nest) if isinstance(s, Store)
-        }
+        mine = {(s.access.buffer.place, s.access.buffer.index) for s in statements(nest) if isinstance(s, Store)}
         late = [b.name for b in loads if b.place in _SHARED and (b.place, b.index) in mine]
         check(not late, f"nest {number}: {late} are stored by the nest that reads them")
     wanted = {(Place.OUTPUT, n) for n in range(len(kernel.outputs))}
@@ -196,9 +195,7 @@ class _Scope:
                 check(number < len(self.nest.reductions), f"{s}: the reduction exists")
                 reduction = self.nest.reductions[number]
                 check(self._dtype(s, value) is reduction.dtype, f"{s}: the dtype of the reduction")
-                check(
-                    reduction.dtype in REDUCERS[reduction.reducer].dtypes, f"{s}: the reducer has this dtype"
-                )
+                check(reduction.dtype in REDUCERS[reduction.reducer].dtypes, f"{s}: the reducer has this dtype")
             case Store(access, value, dtype):
                 check(is_element or may_store, f"{s}: the head of a sweep stores nothing")
                 check(is_element or not varies, f"{s}: a row's scalar is stored once a row")
@@ -240,9 +237,7 @@ def _verify_tiles(nest: Nest) -> None:
                 check(tile not in filled, f"{s}: a tile is filled once")
                 filled[tile] = (number, s.access)
             else:
-                check(
-                    tile in filled and filled[tile][0] < number, f"{s}: a tile is filled by an earlier sweep"
-                )
+                check(tile in filled and filled[tile][0] < number, f"{s}: a tile is filled by an earlier sweep")
                 check(s.access == filled[tile][1], f"{s}: a tile is read as it was stored")
     check(not [s for s in nest.finish if _is_tile(s)], "tiles are read and stored by sweeps only")
     check(set(filled) == set(nest.tiles), "every tile is used")
@@ -265,13 +260,9 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
     check(schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")
     wide = schedule.body == "wide"
     check(not wide or extent.coefficient % lanes == 0, f"{schedule}: the row is a number of vectors")
-    check(
-        (schedule.driver is Driver.BLOCKS) == (not nest.reductions), f"{schedule}: blocks have no reductions"
-    )
+    check((schedule.driver is Driver.BLOCKS) == (not nest.reductions), f"{schedule}: blocks have no reductions")
     check(schedule.driver is not Driver.BLOCKS or len(nest.inner) == 1, f"{schedule}: blocks of one axis")
-    check(
-        schedule.driver is not Driver.ROWS_OR_SPLIT or len(nest.inner) == 1, f"{schedule}: one axis is split"
-    )
+    check(schedule.driver is not Driver.ROWS_OR_SPLIT or len(nest.inner) == 1, f"{schedule}: one axis is split")
     for repeat in nest.repeats:
         check(
             schedule.block % repeat.period == 0,
@@ -337,9 +328,7 @@ class _Sample:
         extents = self._extents(nest)
         rows = math.prod(extents[: len(nest.outer)])
         offsets = np.full(extents, access.offset, np.int64)
-        for coordinate, stride in zip(
-            np.indices(extents, np.int64, sparse=True), access.strides, strict=True
-        ):
+        for coordinate, stride in zip(np.indices(extents, np.int64, sparse=True), access.strides, strict=True):
             offsets = offsets + coordinate * stride.evaluate(self.symbols)
         return np.reshape(offsets, (rows, -1))
 
@@ -374,9 +363,7 @@ class _Sample:
         row_of[overwritten] = np.arange(len(overwritten))[:, None]
         for position, load in _loads(nest, source):
             read = self._offsets(nest, load.access)
-            same_row = np.array_equal(
-                row_of[read], np.broadcast_to(np.arange(len(read))[:, None], read.shape)
-            )
+            same_row = np.array_equal(row_of[read], np.broadcast_to(np.arange(len(read))[:, None], read.shape))
             check(same_row, f"{where}: {load.name} is read by another row")
             check(position <= sweep, f"{where}: {load.name} is read by a later sweep")
             in_place = np.array_equal(read, overwritten)

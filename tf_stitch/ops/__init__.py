@@ -1,7 +1,7 @@
 """The op table. Importing this package fills it."""
 
 from tf_stitch.ops import composite, elementwise, movement, reduction
-from tf_stitch.ops.opdef import FUNCTIONS, OPS, REDUCERS, Cost, Function, Kind, OpDef, Operands, Reducer
+from tf_stitch.ops.opdef import FUNCTIONS, OPS, REDUCERS, Cost, Function, Kind, OpDef, Operands, Reducer, is_heavy
 
 __all__ = ["FUNCTIONS", "OPS", "REDUCERS", "Cost", "Function", "Kind", "OpDef", "Operands", "Reducer",
-           "composite", "elementwise", "movement", "reduction"]  # fmt: skip
+           "is_heavy", "composite", "elementwise", "movement", "reduction"]  # fmt: skip

@@ -176,6 +176,11 @@ REDUCERS: dict[str, Reducer] = {}
 OPS: dict[str, OpDef] = {}
 
 
+def is_heavy(function: str) -> bool:
+    """Whether an elementwise step's function is too dear to be computed twice; a cast never is."""
+    return function in FUNCTIONS and FUNCTIONS[function].cost is Cost.HEAVY
+
+
 def define(*functions: Function) -> None:
     """Adds to FUNCTIONS."""
     for function in functions:
@@ -262,7 +267,7 @@ __all__ = [
     "Reducer",
     "axis_of",
     "define",
-    "define_op",
+    "define_op", "is_heavy",
     "elementwise",
     "expand_function",
     "same_shape",

@@ -142,7 +142,9 @@ def _finish(
     kept = sorted(profitability.without_idle_views(graph, set(members), views), key=position.__getitem__)
     _reject(graph, set(members) - set(kept), rejections, Reason.NOT_PROFITABLE, "a view costs nothing as it is")
     outputs = _outputs(graph, kept)
-    refusal = profitability.refusal(graph, kept, views, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")
+    refusal = (
+        profitability.refusal(graph, kept, views, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")
+    )
     if refusal is not None:
         _reject(graph, kept, rejections, *refusal)
         return []
@@ -151,14 +153,10 @@ def _finish(
     plan_groups(found.body)
     inside = set(kept)
     controls = dict.fromkeys(c for name in kept for c in graph.nodes[name].controls if c not in inside)
-    return [
-        Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)
-    ]
+    return [Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)]
 
 
-def _reject(
-    graph: Graph, names: Iterable[str], rejections: dict[str, Rejection], reason: Reason, detail: str
-) -> None:
+def _reject(graph: Graph, names: Iterable[str], rejections: dict[str, Rejection], reason: Reason, detail: str) -> None:
     for name in names:
         rejections.setdefault(name, Rejection(name, graph.nodes[name].op, reason, detail))
 
@@ -169,6 +167,4 @@ def _with_name(found: Cluster, taken: dict[str, int]) -> Cluster:
     taken[name] = taken.get(name, 0) + 1
     if taken[name] > 1:
         name = f"{name}_{taken[name]}"
-    return Cluster(
-        name, found.nodes, found.constants, found.inputs, found.outputs, found.controls, found.body
-    )
+    return Cluster(name, found.nodes, found.constants, found.inputs, found.outputs, found.controls, found.body)

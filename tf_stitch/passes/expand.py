@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import BodyBuilder, Body, Input
+from tf_stitch.ir.body import Body, BodyBuilder, Input
 from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import ALL, Dim
+from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 from tf_stitch.passes.canonical import canonical_order, canonical_symbols
 from tf_stitch.passes.unroll import unroll_short_reductions
-from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expa
                 return None
             if constant.size == 1:
                 if value not in steps:
-                    scalar = builder.constant(constant.reshape(()), graph.type_of(value).dtype)
+                    scalar = builder.constant(constant.item(), graph.type_of(value).dtype)
                     steps[value] = builder.reshape(scalar, tuple(Dim(1) for _ in constant.shape))
                 return None if is_static else steps[value]
         if value.node in inside:
@@ -70,7 +70,9 @@ def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expa
     for value in outputs:
         step = steps.get(value)
         if step is None:
-            raise Unsupported(Reason.UNSUPPORTED_OP, f"output {value.index} of {graph.nodes[value.node].op} is not computed")
+            raise Unsupported(
+                Reason.UNSUPPORTED_OP, f"output {value.index} of {graph.nodes[value.node].op} is not computed"
+            )
         results.append(step)
     body = unroll_short_reductions(builder.finish(results))
     canonical, order = canonical_order(_with_input_origins(body))
@@ -88,7 +90,9 @@ def _data_operands(graph: Graph, names: Sequence[str]) -> set[Value]:
     return found
 
 
-def _expand_node(builder: BodyBuilder, graph: Graph, node: Node, operand) -> Sequence[int | None]:  # type: ignore[no-untyped-def]
+def _expand_node(
+    builder: BodyBuilder, graph: Graph, node: Node, operand: Callable[[Value, bool], int | None]
+) -> Sequence[int | None]:
     definition = OPS[node.op]
     static = definition.static_operands(len(node.inputs)) if node.inputs else frozenset[int]()
     operands = Operands(

@@ -64,9 +64,7 @@ def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
     return others_read_it and all(u not in members for u in users)
 
 
-def refusal(
-    graph: Graph, members: Sequence[str], views: frozenset[str], config: Config
-) -> tuple[Reason, str] | None:
+def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config: Config) -> tuple[Reason, str] | None:
     """Why a cluster is not worth a kernel, or None."""
     working = [n for n in members if n not in views and _works(graph, n)]
     if len(working) < config.min_cluster_size:

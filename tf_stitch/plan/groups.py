@@ -25,7 +25,7 @@ from itertools import count
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce
 from tf_stitch.ir.types import Dim, Shape, product
-from tf_stitch.ops import FUNCTIONS, Cost
+from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import (
     ZERO,
     Axis,
@@ -280,7 +280,11 @@ def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
     full = frozenset(a.identity for a in draft.outer + draft.inner if not a.extent.is_one)
     rows = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
     covers = full <= used or rows == used
-    return index_map if covers and body.steps[anchor].type.size in (_extent(draft.outer + draft.inner), _extent(draft.outer)) else None
+    return (
+        index_map
+        if covers and body.steps[anchor].type.size in (_extent(draft.outer + draft.inner), _extent(draft.outer))
+        else None
+    )
 
 
 def _dear_and_repeated(body: Body, drafts: list[_Draft]) -> set[int]:
@@ -311,9 +315,8 @@ def _is_dear(body: Body, draft: _Draft, root: int) -> bool:
         step = body.steps[index]
         if index in draft.loaded or isinstance(step.op, Reduce):
             continue
-        if isinstance(step.op, Elementwise) and step.op.function != "convert":
-            if FUNCTIONS[step.op.function].cost is Cost.HEAVY:
-                return True
+        if isinstance(step.op, Elementwise) and is_heavy(step.op.function):
+            return True
         for operand in step.operands:
             if operand not in seen:
                 seen.add(operand)
@@ -347,9 +350,7 @@ def _freeze(body: Body, draft: _Draft) -> Group:
                     shape = body.steps[operand].type.dims
                     if isinstance(step.op, Reduce):
                         wanted = draft.maps[operand]
-                        reduced = delinearise(
-                            row_major(draft.inner), tuple(shape[a] for a in step.op.axes), extents
-                        )
+                        reduced = delinearise(row_major(draft.inner), tuple(shape[a] for a in step.op.axes), extents)
                         inner = dict(zip(step.op.axes, reduced, strict=True))
                         at = tuple(inner.get(a, index_map[a]) for a in range(len(shape)))
                         assert at in wanted

@@ -104,7 +104,7 @@ def delinearise(linear: Index, shape: Shape, extents: Mapping[int, Dim]) -> Inde
         high: list[tuple[int, Dim]] = []
         for axis, stride in rest:
             quotient = stride.divided_by(extent)
-            if quotient is not None and not (extent.is_one and stride.is_one and False):
+            if quotient is not None:
                 high.append((axis, quotient))
                 continue
             span = stride * extents[axis]

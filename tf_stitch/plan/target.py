@@ -80,8 +80,7 @@ class Target:
         fields = _cpuinfo_fields()
         isa = _isa_of_this_cpu(frozenset(fields.get("flags", "").split()))
         caches = tuple(
-            _cache_bytes(level) or typical
-            for level, typical in zip((1, 2, 3), _TYPICAL_CACHES[isa], strict=True)
+            _cache_bytes(level) or typical for level, typical in zip((1, 2, 3), _TYPICAL_CACHES[isa], strict=True)
         )
         return _target(fields.get("model name", platform.machine()), isa, caches, _threads_of_this_process())
 

@@ -159,9 +159,7 @@ def _verify_schemes(plan: StitchPlan) -> None:
     computed = {i.step for i in instances if not i.loaded and not isinstance(body.steps[i.step].op, silent)}
     check(set(plan.schemes) == computed, "every step that is computed has a scheme")
     crossing = {i.step for i in instances if i.loaded and not isinstance(body.steps[i.step].op, Input)}
-    check(
-        set(plan.scratch) == crossing - set(body.outputs), "what crosses groups is in scratch, or an output"
-    )
+    check(set(plan.scratch) == crossing - set(body.outputs), "what crosses groups is in scratch, or an output")
     read = {operand for step in body.steps for operand in step.operands}
     for step, scheme in plan.schemes.items():
         where = f"step {step}, {scheme.name}"
@@ -248,9 +246,7 @@ class _Sample:
         self, axes: tuple[int, ...], mine: Indices, theirs: Indices, extents: tuple[int, ...], where: str
     ) -> None:
         kept = [a for a in range(len(extents)) if a not in axes]
-        check(
-            all(np.array_equal(mine[a], theirs[a]) for a in kept), f"{where}: kept axes are read as they are"
-        )
+        check(all(np.array_equal(mine[a], theirs[a]) for a in kept), f"{where}: kept axes are read as they are")
         reduced = self._linear(tuple(theirs[a] for a in axes), tuple(extents[a] for a in axes))
         every = np.sort(reduced, axis=1) == np.arange(self.length)
         size = math.prod(extents[a] for a in axes)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import assert_never
 
 import numpy as np
 
 from tf_stitch.ir.types import Dim, DType
-from tf_stitch.lower.kernel import Accumulate, Compute, ExtentOf, Literal, Load, Reduced, Statement, Store
+from tf_stitch.lower.kernel import Compute, Statement
 from tf_stitch.ops import FUNCTIONS
 
 STORAGE = {
@@ -77,18 +76,5 @@ def expression(statement: Compute, operands: list[str], dtypes: list[DType]) -> 
 
 def headers(statements: list[Statement]) -> list[str]:
     """The prelude headers that the statements need besides the core, in a fixed order."""
-    needed = {
-        FUNCTIONS[s.function].header for s in statements if isinstance(s, Compute) and s.function in FUNCTIONS
-    }
+    needed = {FUNCTIONS[s.function].header for s in statements if isinstance(s, Compute) and s.function in FUNCTIONS}
     return sorted(h for h in needed if h)
-
-
-def defined(statement: Statement) -> tuple[str, DType] | None:
-    """The name that a statement assigns, with its dtype."""
-    match statement:
-        case Load(name, dtype) | Literal(name, dtype) | ExtentOf(name, dtype) | Compute(name, dtype) | Reduced(name, dtype):
-            return name, dtype
-        case Store() | Accumulate():
-            return None
-        case _:
-            assert_never(statement)

@@ -226,7 +226,7 @@ def _graph_json(graph: ExplainedGraph) -> dict[str, Any]:
     return asdict(graph) | {"clusters": clusters, "rejection_counts": counts}
 
 
-# ---- From the pipeline's data -------------------------------------------------------------------------------
+# ---- From the pipeline's data -----------------------------------------------------------------------------
 
 
 def explained_graph(stitched: Stitched, config: Config) -> ExplainedGraph:

@@ -22,7 +22,7 @@ _SWEEPS = 8
 
 @dataclass(frozen=True)
 class Layout:
-    """centres: of each vertex. paths: for each edge its points, from the foot of one to the head of another."""
+    """centres: of each vertex. paths: the points of each edge, from the foot of one to the head of another."""
 
     width: float
     height: float

@@ -161,7 +161,7 @@ def _because(rejection: ExplainedRejection) -> str:
     return f"{rejection.code}: {rejection.meaning}" + (f" ({rejection.detail})" if rejection.detail else "")
 
 
-# ---- Words --------------------------------------------------------------------------------------------------
+# ---- Words ------------------------------------------------------------------------------------------------
 
 
 def _title(graph: ExplainedGraph) -> str:

@@ -1,0 +1,334 @@
+"""One loop nest as C++: its sweeps, the tasks that run them, and how they are launched."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_stitch.ir.types import DType
+from tf_stitch.lower.cpu import Driver, Schedule
+from tf_stitch.lower.kernel import Buffer, Kernel, Nest, Reduction, Sweep
+from tf_stitch.ops import REDUCERS
+from tf_stitch.render.c_family import STORAGE, dim, register
+from tf_stitch.render.cpp_statements import Scope, accumulator_type, pack_literal, scalar_type
+
+_COMBINE = {"add": "Sum", "mul": "Product", "max": "Largest", "min": "Smallest", "and": "AllOf", "or": "AnyOf"}
+
+
+class NestPrinter:
+    """Prints the functions of one nest. `number` is part of their names."""
+
+    def __init__(self, kernel: Kernel, number: int, nest: Nest, schedule: Schedule) -> None:
+        self.kernel = kernel
+        self.number = number
+        self.nest = nest
+        self.schedule = schedule
+        self.axes = nest.outer + nest.inner
+
+    @property
+    def may_split(self) -> bool:
+        return self.schedule.driver is Driver.ROWS_OR_SPLIT
+
+    def functions(self) -> list[str]:
+        lines: list[str] = []
+        if self.nest.reductions:
+            lines += self._row_struct()
+        for number, sweep in enumerate(self.nest.sweeps):
+            lines += self._sweep(number, sweep)
+        if self.nest.finish:
+            lines += self._finish()
+        if self.nest.reductions:
+            lines += self._rows_task()
+            if self.may_split:
+                for number in range(len(self.nest.sweeps)):
+                    lines += self._split_task(number)
+        else:
+            lines += self._blocks_task()
+        return lines
+
+    # .. rows of results ........................................................................................
+
+    def _row_struct(self) -> list[str]:
+        fields = [
+            f"  {scalar_type(accumulator_type(r))} {r.name} = {self._neutral(r, accumulator_type(r))};"
+            for r in self.nest.reductions
+        ]
+        return [f"struct Row{self.number} {{", *fields, "};", ""]
+
+    def _neutral(self, reduction: Reduction, type_: str) -> str:
+        value = REDUCERS[reduction.reducer].neutral(reduction.dtype)
+        if type_ == "mask":
+            return f"splat<1>({'true' if value else 'false'})"
+        dtype = DType.F64 if type_ == "f64" else reduction.dtype
+        return pack_literal(dtype, np.asarray(value).astype(dtype.numpy).tobytes())
+
+    def _combine(self, reduction: Reduction) -> str:
+        return _COMBINE[REDUCERS[reduction.reducer].combine]
+
+    def _of_sweep(self, sweep: int) -> list[tuple[int, Reduction]]:
+        return [(n, r) for n, r in enumerate(self.nest.reductions) if r.sweep == sweep]
+
+    # .. a sweep ................................................................................................
+
+    def _tiles(self) -> list[Buffer]:
+        return [*self.nest.tiles, *(r.tile for r in self.nest.repeats)]
+
+    def _signature(self, name: str, extra: str = "") -> str:
+        tiles = "".join(f", {STORAGE[t.dtype]}* {t.name}" for t in self._tiles())
+        state = f", Row{self.number}& state" if self.nest.reductions else ""
+        return f"STITCH_INLINE void {name}(const Call& call, [[maybe_unused]] i64 row{extra}{tiles}{state}) {{"
+
+    def _arguments(self, extra: str = "") -> str:
+        tiles = "".join(f", {t.name}" for t in self._tiles())
+        state = ", state" if self.nest.reductions else ""
+        return f"call, row{extra}{tiles}{state}"
+
+    def _sweep(self, number: int, sweep: Sweep) -> list[str]:
+        scope = Scope(self.nest)
+        head = self._coordinates()
+        head += scope.pointers(sweep.row + sweep.elements)
+        head += [line for s in sweep.row for line in scope.scalar(s)]
+        lanes, narrow = self.schedule.lanes, self.schedule.narrow
+        reductions = self._of_sweep(number)
+        for index, r in reductions:
+            neutral = self._neutral(r, register(r.dtype))
+            combine = self._combine(r)
+            wide, small = (lanes, narrow) if self.schedule.body == "both" else (lanes, lanes)
+            if self.schedule.body == "narrow":
+                wide, small = narrow, narrow
+            head.append(f"auto acc_{index} = accumulator<{combine}, {wide}, {small}>({neutral});")
+        body = [line for s in sweep.elements for line in scope.vector(s)]
+        loop = {
+            "both": f"for_lanes<{lanes}, {narrow}>",
+            "wide": f"for_wide_lanes<{lanes}>",
+            "narrow": f"for_narrow_lanes<{narrow}>",
+        }[self.schedule.body]
+        loops: list[str] = []
+        depth = 0
+        for axis, extent in enumerate(self.nest.inner[:-1]):
+            loops.append("  " * depth + f"for (i64 i{axis} = 0; i{axis} < {dim(extent, 'call.')}; ++i{axis})")
+            depth += 1
+        pad = "  " * depth
+        loops.append(
+            pad
+            + f"{loop}(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) "
+            + "STITCH_LAMBDA {"
+        )
+        loops.append(pad + "  constexpr int L = decltype(width)::lanes;")
+        loops += [pad + "  " + line for line in body]
+        loops.append(pad + "});")
+        tail: list[str] = []
+        for index, r in reductions:
+            partial = f"acc_{index}.result()"
+            if accumulator_type(r) != register(r.dtype):
+                partial = f"convert<{accumulator_type(r)}>({partial})"
+            tail.append(f"state.{r.name} = {self._combine(r)}::of(state.{r.name}, {partial});")
+        name = f"sweep_{self.number}_{number}"
+        return [
+            self._signature(name, ", i64 begin, i64 end"),
+            *("  " + line for line in head + loops + tail),
+            "}",
+            "",
+        ]
+
+    def _finish(self) -> list[str]:
+        scope = Scope(self.nest)
+        lines = self._coordinates() + scope.pointers(self.nest.finish)
+        lines += [line for s in self.nest.finish for line in scope.scalar(s)]
+        return [self._signature(f"finish_{self.number}"), *("  " + line for line in lines), "}", ""]
+
+    def _coordinates(self) -> list[str]:
+        """The outer coordinates, from the row number."""
+        count = len(self.nest.outer)
+        if count <= 1:
+            return []
+        lines: list[str] = []
+        rest = "row"
+        for axis in range(count - 1, 0, -1):
+            extent = dim(self.nest.outer[axis], "call.")
+            lines.append(f"const i64 o{axis} = {rest} % ({extent});")
+            lines.append(f"const i64 r{axis} = {rest} / ({extent});")
+            rest = f"r{axis}"
+        lines.append(f"const i64 o0 = {rest};")
+        return ["[[maybe_unused]] " + line for line in lines]
+
+    # .. tasks ..................................................................................................
+
+    def _tile_lines(self, shared_row: str | None) -> list[str]:
+        """Pointers to the tiles: of the task, or of row `shared_row` in the call's memory."""
+        if not self.nest.tiles:
+            return []
+        lines: list[str] = []
+        offset = "0"
+        for tile in self.nest.tiles:
+            size = f"{dim(tile.size, 'call.')} * {tile.dtype.size}"
+            base = "tiles" if shared_row is None else f"tiles + {shared_row} * tile_bytes"
+            lines.append(
+                f"{STORAGE[tile.dtype]}* {tile.name} = reinterpret_cast<{STORAGE[tile.dtype]}*>({base} + {offset});"
+            )
+            offset = f"{offset} + ({size} + 63) / 64 * 64"
+        return lines
+
+    def _tile_bytes(self, scope: str = "call.") -> str:
+        parts = [f"({dim(t.size, scope)} * {t.dtype.size} + 63) / 64 * 64" for t in self.nest.tiles]
+        return " + ".join(parts) or "0"
+
+    def _row_length(self) -> str:
+        return dim(self.nest.inner[-1], "call.")
+
+    def _rows_task(self) -> list[str]:
+        lines = [
+            f"void rows_{self.number}(void* task, i64 begin_row, i64 end_row) {{",
+            "  const Call& call = *static_cast<const Call*>(task);",
+        ]
+        if self.nest.tiles:
+            lines.append(f"  char* tiles = static_cast<char*>(call.host->scratch(1, {self._tile_bytes()}));")
+        lines += ["  " + line for line in self._tile_lines(None)]
+        lines += [
+            "  for (i64 row = begin_row; row < end_row; ++row) {",
+            f"    Row{self.number} state;",
+        ]
+        for number in range(len(self.nest.sweeps)):
+            name = f"sweep_{self.number}_{number}"
+            extent = self.nest.inner[-1]
+            if len(self.nest.inner) > 1 or (extent.is_static and extent.coefficient <= self.schedule.block):
+                lines.append(f"    {name}({self._arguments(f', 0, {self._row_length()}')});")
+            else:
+                lines.append(
+                    f"    for_blocks<{self.schedule.block}>({self._row_length()}, [&](i64 begin, i64 end) "
+                    f"STITCH_LAMBDA {{ {name}({self._arguments(', begin, end')}); }});"
+                )
+        if self.nest.finish:
+            lines.append(f"    finish_{self.number}({self._arguments()});")
+        return [*lines, "  }", "}", ""]
+
+    def _split_task(self, sweep: int) -> list[str]:
+        """A task of SPLIT: unit u is block u % blocks of row u / blocks; its partial results go to parts[u]."""
+        n, block = self.number, self.schedule.block
+        lines = [
+            f"struct Split{n}_{sweep} {{ const Call* call; i64 blocks; Row{n}* rows; Row{n}* parts; char* tiles; }};",
+            f"void split_{n}_{sweep}(void* task, i64 begin_unit, i64 end_unit) {{",
+            f"  const auto& split = *static_cast<const Split{n}_{sweep}*>(task);",
+            "  const Call& call = *split.call;",
+        ]
+        if self.nest.tiles:
+            lines += ["  char* tiles = split.tiles;", f"  const i64 tile_bytes = {self._tile_bytes()};"]
+        lines += [
+            f"  const i64 length = {self._row_length()};",
+            "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
+            "    const i64 row = unit / split.blocks;",
+            f"    const i64 begin = unit % split.blocks * {block};",
+            f"    const i64 end = begin + {block} < length ? begin + {block} : length;",
+            f"    Row{n} state = split.rows[row];",
+            *(f"    state.{r.name} = Row{n}{{}}.{r.name};" for _, r in self._of_sweep(sweep)),
+            *("    " + line for line in self._tile_lines("row")),
+            f"    sweep_{n}_{sweep}({self._arguments(', begin, end')});",
+            "    split.parts[unit] = state;",
+            "  }",
+            "}",
+            "",
+        ]
+        return lines
+
+    def reserve(self) -> list[str]:
+        """Statements of `run` that reserve the call's memory for SPLIT: results of rows, of units, tiles."""
+        n = self.number
+        return [
+            f"  const i64 rows_{n}_count = {self._rows()}, length_{n} = {self._row_length()};",
+            f"  const i64 blocks_{n} = (length_{n} + {self.schedule.block - 1}) / {self.schedule.block};",
+            f"  const bool split_{n} = host->threads > 1 && rows_{n}_count < 2 * host->threads && blocks_{n} > 1;",
+            f"  const i64 tile_bytes_{n} = {self._tile_bytes()};",
+            f"  const i64 tiles_{n}_offset = bytes;",
+            f"  if (split_{n}) bytes += rows_{n}_count * tile_bytes_{n};",
+            f"  const i64 state_{n}_offset = bytes;",
+            f"  if (split_{n}) bytes += (rows_{n}_count * (1 + blocks_{n}) * i64(sizeof(Row{n})) + 63) / 64 * 64;",
+        ]
+
+    def _rows(self) -> str:
+        return " * ".join(f"{dim(d, 'call.')}" for d in self.nest.outer) or "1"
+
+    def launch(self) -> list[str]:
+        """The statements of `run` that run this nest."""
+        n = self.number
+        whole = " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner)
+        if not self.nest.reductions:
+            return self._launch_blocks()
+        cost = f"i64({self.nest.nanoseconds:.2f} * f64({whole})) + 5"
+        plain = f"host->parallel_for(host->context, {self._rows()}, {cost}, rows_{n}, &call);"
+        if not self.may_split:
+            return ["  " + plain]
+        lines = [f"  if (!split_{n}) {{", "    " + plain, "  } else {"]
+        lines += [
+            f"    auto* rows = reinterpret_cast<Row{n}*>(shared + state_{n}_offset);",
+            f"    auto* parts = rows + rows_{n}_count;",
+            f"    char* tiles = shared + tiles_{n}_offset;",
+            f"    for (i64 row = 0; row < rows_{n}_count; ++row) rows[row] = Row{n}{{}};",
+        ]
+        for sweep in range(len(self.nest.sweeps)):
+            block_cost = f"i64({self.nest.nanoseconds * self.schedule.block / len(self.nest.sweeps):.0f})"
+            lines += [
+                f"    Split{n}_{sweep} task_{sweep} = {{&call, blocks_{n}, rows, parts, tiles}};",
+                f"    host->parallel_for(host->context, rows_{n}_count * blocks_{n}, {block_cost}, "
+                f"split_{n}_{sweep}, &task_{sweep});",
+            ]
+            if self._of_sweep(sweep):
+                lines.append(f"    for (i64 unit = 0; unit < rows_{n}_count * blocks_{n}; ++unit) {{")
+                lines.append(f"      Row{n}& state = rows[unit / blocks_{n}];")
+                lines += [
+                    f"      state.{r.name} = {self._combine(r)}::of(state.{r.name}, parts[unit].{r.name});"
+                    for _, r in self._of_sweep(sweep)
+                ]
+                lines.append("    }")
+        if self.nest.finish:
+            lines.append(f"    for (i64 row = 0; row < rows_{n}_count; ++row) {{")
+            lines.append(f"      Row{n}& state = rows[row];")
+            if self.nest.tiles:
+                lines.append(f"      const i64 tile_bytes = tile_bytes_{n};")
+            lines += ["      " + line for line in self._tile_lines("row")]
+            lines += [f"      finish_{n}({self._arguments()});", "    }"]
+        return [*lines, "  }"]
+
+    def _blocks_task(self) -> list[str]:
+        n, block = self.number, self.schedule.block
+        inner = " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner[:-1])
+        assert not inner, "an element-wise nest has one inner axis"
+        return [
+            f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
+            "  const Call& call = *static_cast<const Call*>(task);",
+            *self._repeat_lines(),
+            f"  const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
+            "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
+            "    const i64 row = blocks == 1 ? unit : unit / blocks;",
+            f"    const i64 begin = blocks == 1 ? 0 : unit % blocks * {block};",
+            f"    const i64 end = begin + {block} < length ? begin + {block} : length;",
+            f"    sweep_{n}_0({self._arguments(', begin, end')});",
+            "  }",
+            "}",
+            "",
+        ]
+
+    def _repeat_lines(self) -> list[str]:
+        """Fills the tiles that repeat a row's parameters."""
+        if not self.nest.repeats:
+            return []
+        sizes = [self.schedule.block * r.tile.dtype.size for r in self.nest.repeats]
+        lines = [f"  char* tiles = static_cast<char*>(call.host->scratch(1, {sum(-(-s // 64) * 64 for s in sizes)}));"]
+        offset = 0
+        for r, size in zip(self.nest.repeats, sizes, strict=True):
+            type_ = STORAGE[r.tile.dtype]
+            base = f"call.{r.source.buffer.name}" + (f" + {r.source.offset}" if r.source.offset else "")
+            lines.append(f"  auto* {r.tile.name} = reinterpret_cast<{type_}*>(tiles + {offset});")
+            lines.append(f"  repeat({r.tile.name}, {base}, {r.period}, {self.schedule.block});")
+            offset += -(-size // 64) * 64
+        return lines
+
+    def _launch_blocks(self) -> list[str]:
+        n, block = self.number, self.schedule.block
+        length = self._row_length()
+        return [
+            "  {",
+            f"    const i64 length = {length}, blocks = (length + {block - 1}) / {block};",
+            f"    const i64 unit = length < {block} ? length : {block};",
+            f"    host->parallel_for(host->context, {self._rows()} * blocks, "
+            f"i64({self.nest.nanoseconds:.2f} * f64(unit)) + 2, blocks_{n}, &call);",
+            "  }",
+        ]
