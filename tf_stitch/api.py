@@ -64,9 +64,7 @@ def reset_stats() -> None:
     stitch_op.reset_counters()
 
 
-def explain(
-    target: str | os.PathLike[str] | Any, *args: Any, config: Config | None = None, **kwargs: Any
-) -> Any:
+def explain(target: str | os.PathLike[str] | Any, *args: Any, config: Config | None = None, **kwargs: Any) -> Any:
     """Why each op was stitched, or not: of a SavedModel's directory, or of a function called with `args`."""
     from tf_stitch.report import explain as report
 

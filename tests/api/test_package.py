@@ -22,9 +22,7 @@ def run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_importing_imports_nothing_else() -> None:
     heavy = ("tensorflow", "numpy", "keras", "tf_stitch.api", "tf_stitch.ir")
-    program = (
-        f"import sys, tf_stitch; print([m for m in {heavy!r} if m in sys.modules], tf_stitch.__version__)"
-    )
+    program = f"import sys, tf_stitch; print([m for m in {heavy!r} if m in sys.modules], tf_stitch.__version__)"
     assert run(program).stdout.split() == ["[]", tf_stitch.__version__]
 
 
@@ -36,9 +34,7 @@ def test_importing_is_quick() -> None:
 
 
 def test_config_and_errors_come_without_tensorflow() -> None:
-    program = (
-        "import sys, tf_stitch; tf_stitch.Config(); tf_stitch.StitchError; print('tensorflow' in sys.modules)"
-    )
+    program = "import sys, tf_stitch; tf_stitch.Config(); tf_stitch.StitchError; print('tensorflow' in sys.modules)"
     assert run(program).stdout.strip() == "False"
 
 

@@ -124,9 +124,7 @@ def test_lowered_graphs(program: Callable[..., tf.Tensor], taken: bool) -> None:
         tf.graph_util.import_graph_def(graph_def, name="")
     arguments = [n for n in graph.nodes.values() if n.op == "_Arg"]
     (result,) = (n.name for n in graph.nodes.values() if n.op == "_Retval")
-    counts = runs_of(
-        v1, f"{result}:0", {f"{n.name}:0": {"x": x.numpy(), "p": taken}[n.name] for n in arguments}
-    )
+    counts = runs_of(v1, f"{result}:0", {f"{n.name}:0": {"x": x.numpy(), "p": taken}[n.name] for n in arguments})
     assert check(graph, counts) > 2
     np.testing.assert_allclose(expected, program(x, p), rtol=1e-6)
 

@@ -52,9 +52,7 @@ class Recorder:
         """The shapes of the first outputs by op, of the only item."""
         (item,) = self.items
         graph = graph_pb2.GraphDef.FromString(item.graph)
-        return {
-            node.op: shapes[0].dims for node, shapes in zip(graph.node, item.shapes, strict=True) if shapes
-        }
+        return {node.op: shapes[0].dims for node, shapes in zip(graph.node, item.shapes, strict=True) if shapes}
 
 
 def subtract_for_add(item):

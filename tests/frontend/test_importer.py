@@ -121,9 +121,7 @@ class TestAttributes:
         assert node.attributes["alpha"] == pytest.approx(0.2)
         assert node.types[0].dtype is DType.F32
 
-    @pytest.mark.parametrize(
-        "dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64, tf.bool]
-    )
+    @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64, tf.bool])
     def test_small_constants_have_values(self, dtype: tf.DType) -> None:
         values = np.array([[0, 1], [1, 0]]).astype(dtype.as_numpy_dtype)
         graph = imported(lambda: tf.cast(tf.constant(values, name="c"), tf.float32))
@@ -211,9 +209,9 @@ class TestTypes:
         assert types(graph)["y"] != "f32[5]"
 
     def test_without_declared_shapes_tensorflow_is_asked(self) -> None:
-        concrete = tf.function(
-            lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 4]), 1, "SAME")
-        ).get_concrete_function(tf.TensorSpec([1, 9, 9, 2]))
+        concrete = tf.function(lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 4]), 1, "SAME")).get_concrete_function(
+            tf.TensorSpec([1, 9, 9, 2])
+        )
         graph = import_graph_def(concrete.graph.as_graph_def())
         assert "f32[1, 9, 9, 4]" in types(graph).values()
         graph = import_function_def(concrete.function_def, {})

@@ -23,9 +23,7 @@ def names(**options: Any) -> list[str]:
 def test_we_run_after_folding_and_before_tensorflow_fuses() -> None:
     found = names()
     assert found[0] == "pruning"
-    assert (
-        found.index("constfold") < found.index("tf_stitch") < found.index("arithmetic") < found.index("remap")
-    )
+    assert found.index("constfold") < found.index("tf_stitch") < found.index("arithmetic") < found.index("remap")
 
 
 def test_what_the_user_switched_off_stays_off_and_on_on() -> None:

@@ -31,9 +31,7 @@ def minus_square() -> list[tf.Tensor]:
     return [tf.multiply(tf.negative(x, name="neg"), x, name="mul") + 1.0]
 
 
-def stitch_minus_square(
-    by_hand: ByHand, graph_def: Any, fetched: tuple[str, ...] = ("add",), **more: Any
-) -> Any:
+def stitch_minus_square(by_hand: ByHand, graph_def: Any, fetched: tuple[str, ...] = ("add",), **more: Any) -> Any:
     graph = import_graph_def(graph_def, fetched=fetched)
     return rewrite_graph_def(graph_def, by_hand(graph, ["neg", "mul"], [Value("x")], [Value("mul")], **more))
 
@@ -186,9 +184,7 @@ class TestFunctions:
         return run(graph_def, "call:0", x=x)
 
     @pytest.mark.parametrize("size", [3, 7])
-    def test_returns_are_redirected(
-        self, by_hand: ByHand, size: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_returns_are_redirected(self, by_hand: ByHand, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TF_STITCH_STRICT", "0")
 
         @tf.function(input_signature=[tf.TensorSpec([None], name="x")])
@@ -213,9 +209,7 @@ class TestFunctions:
         stitched = by_hand(graph, ["neg", "mul"], [Value("x")], [Value("mul")])
         after, fallbacks = rewrite_function_def(before, stitched, {})
         assert after.ret["identity"] == "stitch/minus_square:outputs:0"
-        np.testing.assert_array_equal(
-            self.call(after, fallbacks, np.arange(3, dtype=np.float32)), [0, -1, -4]
-        )
+        np.testing.assert_array_equal(self.call(after, fallbacks, np.arange(3, dtype=np.float32)), [0, -1, -4])
 
     def test_the_fallback_is_a_function_of_its_own(self, by_hand: ByHand) -> None:
         @tf.function(input_signature=[tf.TensorSpec([None], name="in0")])

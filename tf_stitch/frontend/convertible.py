@@ -34,9 +34,7 @@ def refusals(library: Proto, nodes: Iterable[Proto]) -> dict[str, str]:
     for gradient in library.gradient:
         refused[gradient.gradient_func] = "a gradient function"
     for name, function in functions.items():
-        if function.signature.attr or any(
-            a.type_attr or a.type_list_attr for a in function.signature.input_arg
-        ):
+        if function.signature.attr or any(a.type_attr or a.type_list_attr for a in function.signature.input_arg):
             refused[name] = "generic: its types are given where it is called"
         elif "internal_grad_fn" in name:
             refused[name] = "a custom gradient"

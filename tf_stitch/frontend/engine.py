@@ -30,9 +30,7 @@ class Engine:
     target: Target
     toolchain: HostToolchain
 
-    def stitch(
-        self, graphs: Sequence[Graph], progress: pipeline.Progress | None = None
-    ) -> list[pipeline.Stitched]:
+    def stitch(self, graphs: Sequence[Graph], progress: pipeline.Progress | None = None) -> list[pipeline.Stitched]:
         """`pipeline.stitch_all`, one Stitched for each graph."""
         observer = observer_from_environment(self.target)
         return pipeline.stitch_all(graphs, self.config, self.target, self.toolchain, progress, observer)

@@ -72,9 +72,7 @@ def import_function_def(
     shapes = shapes or {}
     drafts = _arguments(function_def, shapes) | _drafts(function_def.node_def, spelling, functions, shapes)
     returned = frozenset(spelling.read(text) for text in function_def.ret.values())
-    return _finish(
-        function_def.signature.name, drafts, frozenset(function_def.control_ret.values()), returned
-    )
+    return _finish(function_def.signature.name, drafts, frozenset(function_def.control_ret.values()), returned)
 
 
 @dataclass(slots=True)
@@ -98,9 +96,7 @@ def _drafts(
         name, op, attr = proto.name, proto.op, proto.attr
         texts = list(proto.input)
         inputs = tuple(spelling.read(t) for t in texts if t[0] != "^")
-        controls = (
-            tuple(dict.fromkeys(t[1:] for t in texts if t[0] == "^")) if len(inputs) < len(texts) else ()
-        )
+        controls = tuple(dict.fromkeys(t[1:] for t in texts if t[0] == "^")) if len(inputs) < len(texts) else ()
         attributes = attributes_of(attr)
         signature = signature_of(op, functions)
         dtypes: list[DType] = []
@@ -156,9 +152,7 @@ def _arguments(function_def: Proto, shapes: Mapping[str, Sequence[Declared]]) ->
     return drafts
 
 
-def _finish(
-    name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], returned: frozenset[Value]
-) -> Graph:
+def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], returned: frozenset[Value]) -> Graph:
     order = _topological(drafts)
     constants = _constants(order, drafts, fetched)
     contexts = contexts_of(order, {n: _wiring(d) for n, d in drafts.items()})
@@ -168,9 +162,7 @@ def _finish(
         types.add(draft.node, draft.dtypes, draft.declared)
     types.settle()
     nowhere = frozenset[str]()
-    nodes = {
-        n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order
-    }
+    nodes = {n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order}
     return Graph(name, nodes, fetched, returned, constants, types.extents)
 
 
@@ -204,9 +196,7 @@ def _producers(node: Node, drafts: Mapping[str, _Draft]) -> list[str]:
     return [n for n in names if n in drafts and drafts[n].node.op not in NEXTS]
 
 
-def _constants(
-    order: Sequence[str], drafts: Mapping[str, _Draft], fetched: frozenset[str]
-) -> dict[Value, Any]:
+def _constants(order: Sequence[str], drafts: Mapping[str, _Draft], fetched: frozenset[str]) -> dict[Value, Any]:
     """The value of every small constant, also through Identities; one that may be fed is no constant."""
     found: dict[Value, Any] = {}
     for name in order:

@@ -168,15 +168,11 @@ class _Rewriting:
     def _stitch_op(self, stitch: _Stitch) -> Proto:
         """The StitchOp, all of its attributes explicit: Grappler fills in no defaults."""
         cluster, artifact = stitch.cluster, stitch.made.artifact
-        fallback = fallback_of(
-            cluster, self._graph, self._protos, self._spelling, self._dtype_of, self._functions
-        )
+        fallback = fallback_of(cluster, self._graph, self._protos, self._spelling, self._dtype_of, self._functions)
         self.fallbacks.append(fallback)
         node = NodeDef(name=stitch.name, op=OP)
         node.device = next((self._protos[n].device for n in cluster.nodes if self._protos[n].device), "")
-        node.input.extend(
-            self._texts[v] if v in self._texts else self._spelling.write(v) for v in cluster.inputs
-        )
+        node.input.extend(self._texts[v] if v in self._texts else self._spelling.write(v) for v in cluster.inputs)
         waited = dict.fromkeys(self.replaced.get(c, c) for c in cluster.controls)
         node.input.extend(f"^{c}" for c in waited if c != stitch.name)
         attr = node.attr

@@ -94,27 +94,19 @@ def _say_nothing(_stage: str, _done: int, _of: int) -> None:
 def _check_paths(source: Path, destination: Path, *, force: bool) -> None:
     if source.is_file():
         if source.suffix in (".keras", ".h5", ".hdf5"):
-            raise UsageError(
-                f"{source} is a Keras file; write a SavedModel with `model.export(DIR)` and convert that."
-            )
+            raise UsageError(f"{source} is a Keras file; write a SavedModel with `model.export(DIR)` and convert that.")
         raise UsageError(f"{source} is a file; give the directory that holds {_BINARY}.")
     if not source.is_dir():
         raise UsageError(f"{source} does not exist; give the directory of a SavedModel.")
     real, target = source.resolve(), destination.resolve()
     if target == real:
-        raise UsageError(
-            "source and destination are the same directory; a model is never converted in place."
-        )
+        raise UsageError("source and destination are the same directory; a model is never converted in place.")
     if target.is_relative_to(real) or real.is_relative_to(target):
-        raise UsageError(
-            f"one of {source} and {destination} is inside the other; choose a directory beside it."
-        )
+        raise UsageError(f"one of {source} and {destination} is inside the other; choose a directory beside it.")
     if not os.path.lexists(destination):
         return
     if not force:
-        raise UsageError(
-            f"{destination} exists; choose another directory, or pass --force (force=True) to replace it."
-        )
+        raise UsageError(f"{destination} exists; choose another directory, or pass --force (force=True) to replace it.")
     is_model = any((destination / name).is_file() for name in (_BINARY, _TEXT, _CHUNKED))
     if not destination.is_dir() or not (is_model or not any(destination.iterdir())):
         raise UsageError(f"{destination} is not a SavedModel; it is not replaced, even by force.")
@@ -140,9 +132,7 @@ def _read(source: Path) -> Proto:
         else:
             raise UsageError(f"{source} has no {_BINARY}; give the directory of a SavedModel.")
     except (protobuf_message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{source} cannot be read: its proto is damaged ({error}); save the model again."
-        ) from error
+        raise UsageError(f"{source} cannot be read: its proto is damaged ({error}); save the model again.") from error
     except OSError as error:
         raise UsageError(f"{source} cannot be read: {error}.") from error
     if not saved_model.meta_graphs:

@@ -106,8 +106,7 @@ def signature_of(op: str, functions: Mapping[str, Proto]) -> Signature | None:
 
 def _read(op_def: Proto, *, stateful: bool) -> Signature:
     outputs = tuple(
-        OutputArg(arg.name, arg.type, arg.type_attr, arg.number_attr, arg.type_list_attr)
-        for arg in op_def.output_arg
+        OutputArg(arg.name, arg.type, arg.type_attr, arg.number_attr, arg.type_list_attr) for arg in op_def.output_arg
     )
     defaults = {a.name: a.default_value for a in op_def.attr if a.HasField("default_value")}
     plain = {name: python_value(value) for name, value in defaults.items()}

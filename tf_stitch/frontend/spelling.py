@@ -43,9 +43,7 @@ class GraphSpelling:
 class FunctionSpelling:
     """`node:arg:i`, and `arg` for the function's own arguments."""
 
-    def __init__(
-        self, nodes: Iterable[Proto], arguments: Iterable[str], functions: Mapping[str, Proto]
-    ) -> None:
+    def __init__(self, nodes: Iterable[Proto], arguments: Iterable[str], functions: Mapping[str, Proto]) -> None:
         self._nodes = {n.name: n for n in nodes}
         self._arguments = frozenset(arguments)
         self._functions = functions
@@ -63,9 +61,7 @@ class FunctionSpelling:
             return value.node if value.index == 0 else f"{value.node}:{value.index}"
         proto = self._nodes[value.node]
         signature = signature_of(proto.op, self._functions)
-        arg, index = (
-            ("output", value.index) if signature is None else signature.spelled(value.index, proto.attr)
-        )
+        arg, index = ("output", value.index) if signature is None else signature.spelled(value.index, proto.attr)
         return f"{value.node}:{arg}:{index}"
 
     def _start(self, node: str, arg: str) -> int:

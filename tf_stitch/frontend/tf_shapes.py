@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from tf_stitch.frontend.typing_pass import Declared
 
 
-def shapes_by_tensorflow(
-    definition: Proto, functions: Mapping[str, Proto] | None = None
-) -> dict[str, list[Declared]]:
+def shapes_by_tensorflow(definition: Proto, functions: Mapping[str, Proto] | None = None) -> dict[str, list[Declared]]:
     """The shapes of every node's outputs in a GraphDef, or with `functions` in a FunctionDef.
 
     Empty where TensorFlow cannot import it (an op that is not registered): then only ranks that our own table

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tf_stitch.ir.types import TensorType
 
 
-class BrokenInvariant(AssertionError):  # noqa: N818 (it names what is wrong)
+class BrokenInvariant(AssertionError):
     """A Body that no pass may produce."""
 
 

@@ -70,7 +70,7 @@ def lower(plan: StitchPlan, name: str) -> Kernel:
     symbols, guards = solve_symbols(body)
     buffers = _buffers(plan)
     nests = tuple(_Nester(plan, group, buffers).nest() for group in plan.groups)
-    scratch = tuple(b for b in buffers.values() if b.place is Place.SCRATCH)
+    scratch = tuple(b for places in buffers.stored.values() for b in places if b.place is Place.SCRATCH)
     outputs = tuple(body.steps[o].type for o in body.outputs)
     bounds = tuple(Bound(small, large, f"{small} is at most {large}") for small, large in body.requires)
     kernel = Kernel(name, body.inputs, outputs, symbols, guards, scratch, nests, (), bounds)
@@ -119,25 +119,35 @@ def _defines(sources: dict[str, SymbolSource], number: int, axis: int) -> bool:
 # -- buffers ---------------------------------------------------------------------------------------------------
 
 
-def _buffers(plan: StitchPlan) -> dict[int, Buffer]:
-    """The buffer of each step that lives in memory: inputs, outputs, scratch."""
+@dataclass(frozen=True)
+class _Buffers:
+    """Where steps live in memory.
+
+    loaded: what a group reads an input, or an earlier group's step, from.
+    stored: where a step is written: scratch, and each output that it is.
+    """
+
+    loaded: dict[int, Buffer]
+    stored: dict[int, list[Buffer]]
+
+
+def _buffers(plan: StitchPlan) -> _Buffers:
     body, names = plan.body, Names()
-    found: dict[int, Buffer] = {}
+    loaded: dict[int, Buffer] = {}
+    stored: dict[int, list[Buffer]] = {}
+
+    def buffer(place: Place, number: int, index: int, role: str) -> Buffer:
+        step = body.steps[index]
+        return Buffer(place, number, names.fresh(step.origin, role), step.type.dtype, step.type.size)
+
     for index, step in enumerate(body.steps):
         if isinstance(step.op, Input):
-            name = names.fresh(step.origin, "in")
-            found[index] = Buffer(Place.INPUT, step.op.index, name, step.type.dtype, step.type.size)
+            loaded[index] = buffer(Place.INPUT, step.op.index, index, "in")
     for number, index in enumerate(body.outputs):
-        if index not in found or found[index].place is Place.INPUT:
-            step = body.steps[index]
-            found[index] = Buffer(
-                Place.OUTPUT, number, names.fresh(step.origin, "out"), step.type.dtype, step.type.size
-            )
+        stored.setdefault(index, []).append(buffer(Place.OUTPUT, number, index, "out"))
     for number, index in enumerate(plan.scratch):
-        step = body.steps[index]
-        name = names.fresh(step.origin, "scratch")
-        found[index] = Buffer(Place.SCRATCH, number, name, step.type.dtype, step.type.size)
-    return found
+        stored.setdefault(index, []).append(buffer(Place.SCRATCH, number, index, "scratch"))
+    return _Buffers({index: places[0] for index, places in stored.items()} | loaded, stored)
 
 
 def _memory_strides(shape: Shape) -> list[Dim]:
@@ -182,7 +192,7 @@ class _Value:
 class _Nester:
     """Builds the Nest of one group."""
 
-    def __init__(self, plan: StitchPlan, group: Group, buffers: dict[int, Buffer]) -> None:
+    def __init__(self, plan: StitchPlan, group: Group, buffers: _Buffers) -> None:
         self.body = plan.body
         self.group = group
         self.buffers = buffers
@@ -220,19 +230,8 @@ class _Nester:
         for instance in self.group.stores:
             item = self.group.instances[instance]
             shape = self.body.steps[item.step].type.dims
-            found += [(instance, _access(b, shape, item.index_map, self.axes)) for b in self._targets(item.step)]
+            found += [(instance, _access(b, shape, item.index_map, self.axes)) for b in self.buffers.stored[item.step]]
         return found  # instances as the plan numbers them; `nest` goes on with their sources
-
-    def _targets(self, step: int) -> list[Buffer]:
-        """Where a step is stored: its buffer, and again for each output that is the same step once more."""
-        buffer = self.buffers[step]
-        first = [buffer] if buffer.place is not Place.INPUT else []
-        again = [
-            replace(buffer, place=Place.OUTPUT, index=number, name=f"{buffer.name}_{number}")
-            for number, output in enumerate(self.body.outputs)
-            if output == step and not (buffer.place is Place.OUTPUT and buffer.index == number)
-        ]
-        return first + again
 
     def _analyse(self) -> None:
         """Level, row or element, access and name of each instance."""
@@ -248,10 +247,10 @@ class _Nester:
                 continue
             self.source.append(number)
             self.operands.append(tuple(self.source[o] for o in item.operands))
-            buffer = self.buffers.get(item.step)
+            buffer = self.buffers.loaded.get(item.step)
             self.name_of.append(self.names.fresh(buffer.name if item.loaded and buffer else step.origin))
             if item.loaded:
-                access = _access(self.buffers[item.step], step.type.dims, item.index_map, self.axes)
+                access = _access(self.buffers.loaded[item.step], step.type.dims, item.index_map, self.axes)
                 along = any(
                     stride != _ZERO
                     for axis, stride in zip(self.axes, access.strides, strict=True)

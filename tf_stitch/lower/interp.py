@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _POISON = {"f": np.nan, "i": 0x7B7B7B7B, "b": True}
 
 
-class Fault(AssertionError):  # noqa: N818 (it names what happened)
+class Fault(AssertionError):
     """A kernel that reads or writes memory as none may."""
 
 

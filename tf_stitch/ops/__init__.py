@@ -3,5 +3,19 @@
 from tf_stitch.ops import composite, elementwise, movement, reduction
 from tf_stitch.ops.opdef import FUNCTIONS, OPS, REDUCERS, Cost, Function, Kind, OpDef, Operands, Reducer, is_heavy
 
-__all__ = ["FUNCTIONS", "OPS", "REDUCERS", "Cost", "Function", "Kind", "OpDef", "Operands", "Reducer",
-           "is_heavy", "composite", "elementwise", "movement", "reduction"]  # fmt: skip
+__all__ = [
+           "FUNCTIONS",
+           "OPS",
+           "REDUCERS",
+           "Cost",
+           "Function",
+           "Kind",
+           "OpDef",
+           "Operands",
+           "Reducer",
+           "composite",
+           "elementwise",
+           "is_heavy",
+           "movement",
+           "reduction",
+]  # fmt: skip

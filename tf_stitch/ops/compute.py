@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Rule = Callable[[Node, tuple[TensorType, ...], Constants, Extents], tuple[TensorType | None, ...]]
 
 
-class _Underivable(Exception):  # noqa: N818 (it names what happened)
+class _Underivable(Exception):
     """A dim of the result is no product of known dims, or a rank is not known."""
 
 

@@ -68,7 +68,7 @@ def extents_of_outputs(
             return (extents_of(node, types, constants, extents),)
 
 
-class _NotKnown(Exception):  # noqa: N818 (it names what happened)
+class _NotKnown(Exception):
     """The result is no tensor of dims."""
 
 

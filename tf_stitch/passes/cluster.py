@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.graph import Graph, Value
-from tf_stitch.lower.common import solve_symbols
+from tf_stitch.lower.common import lower
 from tf_stitch.lower.names import identifier
 from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
@@ -118,9 +118,7 @@ def _outputs(graph: Graph, members: Sequence[str]) -> list[Value]:
 def _can_be_planned(graph: Graph, members: set[str], position: dict[str, int]) -> bool:
     ordered = sorted(members, key=position.__getitem__)
     try:
-        body = expand(graph, ordered, _outputs(graph, ordered)).body
-        solve_symbols(body)
-        plan_groups(body)
+        lower(plan_groups(expand(graph, ordered, _outputs(graph, ordered)).body), "")
     except Unsupported:
         return False
     return True
@@ -149,8 +147,7 @@ def _finish(
         _reject(graph, kept, rejections, *refusal)
         return []
     found = expand(graph, kept, outputs)
-    solve_symbols(found.body)
-    plan_groups(found.body)
+    lower(plan_groups(found.body), "")
     inside = set(kept)
     controls = dict.fromkeys(c for name in kept for c in graph.nodes[name].controls if c not in inside)
     return [Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)]

@@ -81,10 +81,12 @@ def path_outside(
     seen: set[str] = set()
 
     def leave(members: set[str]) -> None:
-        for member in members:
-            for user in graph.consumers[member]:
-                if user not in both and user not in seen:
-                    stack.append((user, member in graph.nodes[user].controls))
+        stack.extend(
+            (user, member in graph.nodes[user].controls)
+            for member in members
+            for user in graph.consumers[member]
+            if user not in both and user not in seen
+        )
 
     leave(sources)
     while stack:

@@ -266,25 +266,33 @@ def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
         path.append(step)
         mapped = [o for o in operands if o in draft.maps]
         step = mapped[0] if mapped else operands[0]
-    index_map = draft.maps[step][0]
-    for follower in reversed(path):
-        before = body.steps[step].type.dims
+    for index_map in draft.maps[step]:
+        followed = _follow(body, draft, step, list(reversed(path)), index_map)
+        if followed is not None and _covers(draft, followed, body.steps[anchor].type.size):
+            return followed
+    return None
+
+
+def _follow(body: Body, draft: _Draft, start: int, path: list[int], index_map: IndexMap) -> IndexMap | None:
+    """The map of the last step of `path` if `start`, which the first of them reads, is read at `index_map`."""
+    before = start
+    for step in path:
+        shapes = body.steps[before].type.dims, body.steps[step].type.dims
         try:
-            index_map = result_map(
-                body.steps[follower].op, index_map, before, body.steps[follower].type.dims, draft.extents
-            )
+            index_map = result_map(body.steps[step].op, index_map, *shapes, draft.extents)
         except Unsupported:
             return None
-        step = follower
+        before = step
+    return index_map
+
+
+def _covers(draft: _Draft, index_map: IndexMap, size: Dim) -> bool:
+    """Whether a map gives each element of a value of this size one place in the loop nest, or one row."""
     used = axes_of(index_map)
-    full = frozenset(a.identity for a in draft.outer + draft.inner if not a.extent.is_one)
-    rows = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
-    covers = full <= used or rows == used
-    return (
-        index_map
-        if covers and body.steps[anchor].type.size in (_extent(draft.outer + draft.inner), _extent(draft.outer))
-        else None
-    )
+    for axes in (draft.outer + draft.inner, draft.outer):
+        if size == _extent(axes) and used == frozenset(a.identity for a in axes if not a.extent.is_one):
+            return True
+    return False
 
 
 def _dear_and_repeated(body: Body, drafts: list[_Draft]) -> set[int]:

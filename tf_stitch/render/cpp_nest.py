@@ -189,7 +189,7 @@ class NestPrinter:
         ]
         for number in range(len(self.nest.sweeps)):
             name = f"sweep_{self.number}_{number}"
-            extent = self.nest.inner[-1]
+            extent = self.nest.inner[len(self.nest.inner) - 1]
             if len(self.nest.inner) > 1 or (extent.is_static and extent.coefficient <= self.schedule.block):
                 lines.append(f"    {name}({self._arguments(f', 0, {self._row_length()}')});")
             else:

@@ -47,7 +47,7 @@ def explain(
         raise UsageError(f"{target!r} cannot be explained; give a SavedModel's directory or a function.")
     config = config or Config()
     cpu = Target.baseline(config.cpu_baseline)
-    results = pipeline.stitch_all(found.graphs, config, cpu, _NoToolchain(cpu.requires))  # type: ignore[arg-type]
+    results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))  # type: ignore[arg-type]
     explained = tuple(explained_graph(result, config) for result in results)
     return Explanation(name, cpu.isa, explained, found.skipped, found.already)
 
@@ -60,7 +60,7 @@ def _config_of(function: Any) -> Config:
 
 
 @dataclass(frozen=True)
-class _NoToolchain:
+class NoToolchain:
     """Stands for a toolchain: an explanation needs the sources of kernels, not what they compile to."""
 
     requires: str

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class GuardFailed(ValueError):  # noqa: N818 (it names what happened)
+class GuardFailed(ValueError):
     """The body was built on an assumption that these inputs break; a stitched op would run its fallback."""
 
 
