@@ -87,9 +87,7 @@ def _thread_counts(text: str) -> list[int]:
     return counts
 
 
-def _worker_results(
-    names: tuple[str, ...], quick: bool, threads: int, malloc: str
-) -> Iterator[Row | WorkerError]:
+def _worker_results(names: tuple[str, ...], quick: bool, threads: int, malloc: str) -> Iterator[Row | WorkerError]:
     options = ["--threads", str(threads), *(["--quick"] if quick else [])]
     command = [sys.executable, "-m", "bench", "_worker", *options, *names]
     with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory() as cold_cache:

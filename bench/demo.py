@@ -118,8 +118,8 @@ def closing(rows: list[Row], summary: Summary) -> str:
     kernels = ", ".join(str(row["xla_kernels"]) for row in rows)
     converted = (
         f"converted: {conversion['nodes_before']} nodes to {conversion['nodes_after']}, "
-        f"{conversion['stitch_ops']} StitchOps out of {conversion['kernels_compiled']} kernels "
-        f"in {conversion['compile_seconds']:.1f} s; XLA's program has {kernels} kernels"
+        f"{conversion['stitch_ops']} StitchOps of {demo_report.kernels(conversion)} different kernels, compiled "
+        f"in {conversion['compile_seconds']:.1f} s; XLA's programs have {kernels}"
     )
     return "\n".join(
         (

@@ -58,6 +58,7 @@ def render(rows: list[Row], summary: Summary) -> str:
         counts=[*_ops(rows[0]), _nodes(summary["conversion"])],
         clusters=[_cluster(c) for c in summary["conversion"].get("clusters", [])],
         rejections=sorted(summary["conversion"].get("rejections", {}).items(), key=lambda r: -r[1]),
+        kernels=kernels(summary["conversion"]),
         versions=" · ".join(f"{name} {version}" for name, version in summary["versions"].items()),
         agrees=not any(row["disagree"] for row in rows),
     )
@@ -66,16 +67,19 @@ def render(rows: list[Row], summary: Summary) -> str:
 def _tiles(rows: list[Row], conversion: dict[str, Any]) -> list[tuple[str, str]]:
     """(figure, what it is)"""
     first = rows[0]
-    faster = [
-        (f"{r['tf_over_stitch']:.2f}×", f"TensorFlow's time over ours, batch {_batch(r)}") for r in rows
-    ]
+    faster = [(f"{r['tf_over_stitch']:.2f}×", f"TensorFlow's time over ours, batch {_batch(r)}") for r in rows]
     ops = f"{_count(first['tf_ops'])} → {_count(first['stitch_ops'])}"
     return [
         *faster,
         (ops, f"ops executed; {_count(first['stitch_kernels'])} are StitchOps"),
         (_difference(max(r["max_difference"] for r in rows)), "largest difference, relative"),
-        (f"{conversion['compile_seconds']:.1f} s", f"to compile {conversion['kernels_compiled']} kernels"),
+        (f"{conversion['compile_seconds']:.1f} s", f"to compile {kernels(conversion)} kernels"),
     ]
+
+
+def kernels(conversion: dict[str, Any]) -> int:
+    """Different kernels: fewer than StitchOps where clusters are alike."""
+    return conversion.get("kernels", conversion["kernels_compiled"])
 
 
 def _times(row: Row) -> Chart:
@@ -85,18 +89,14 @@ def _times(row: Row) -> Chart:
     for i, (key, name) in enumerate(WAYS):
         q1, q3 = row["quartiles_ms"][key]
         ms = row[f"{key}_ms"]
-        bars.append(
-            Bar(key, name, i * STEP, ms * scale, f"{ms:.1f} ms", (LEFT + q1 * scale, LEFT + q3 * scale))
-        )
+        bars.append(Bar(key, name, i * STEP, ms * scale, f"{ms:.1f} ms", (LEFT + q1 * scale, LEFT + q3 * scale)))
     return Chart(f"Time of a call, batch {_batch(row)}", tuple(bars))
 
 
 def _ops(row: Row) -> list[Chart]:
     if row["tf_ops"] is None or row["stitch_ops"] is None:
         return []
-    return [
-        _counts("Ops executed in a call", ("TensorFlow", "tf_stitch"), (row["tf_ops"], row["stitch_ops"]))
-    ]
+    return [_counts("Ops executed in a call", ("TensorFlow", "tf_stitch"), (row["tf_ops"], row["stitch_ops"]))]
 
 
 def _nodes(conversion: dict[str, Any]) -> Chart:
@@ -116,6 +116,8 @@ def _cluster(cluster: dict[str, Any]) -> dict[str, str]:
     nodes = cluster.get("nodes", [])
     named = [n if isinstance(n, str) else f"{n.get('name', '')} ({n.get('op', '')})" for n in nodes]
     schemes = cluster.get("schemes", [])
+    if isinstance(schemes, dict):
+        schemes = [f"{count} {scheme}" for scheme, count in schemes.items()]
     before, after = (_bytes(cluster.get(key)) for key in ("bytes_before", "bytes_after"))
     return {
         "id": str(cluster.get("id", "")),

@@ -89,9 +89,7 @@ def from_saved_model(
     return Float64Model(session, feeds, fetches, _used(kept, widened, fetches.values()))
 
 
-def from_graph_def(
-    graph_def: graph_pb2.GraphDef, feeds: Mapping[str, str], fetches: Mapping[str, str]
-) -> Float64Model:
+def from_graph_def(graph_def: graph_pb2.GraphDef, feeds: Mapping[str, str], fetches: Mapping[str, str]) -> Float64Model:
     """The float64 copy of a GraphDef without variables; feeds and fetches name its tensors ("x:0")."""
     widened, renamed, kept = widen_graph(graph_def)
     session = tf.compat.v1.Session(graph=tf.Graph(), config=_plain_config())
@@ -272,9 +270,7 @@ def _narrow_inputs(node: NodeDef, op_def: OpDef, old: Attrs, ref: Ref) -> Iterat
         yield cast
 
 
-def _widen_outputs(
-    node: NodeDef, op_def: OpDef, old: Attrs, ref: Ref, renamed: dict[str, str]
-) -> Iterator[NodeDef]:
+def _widen_outputs(node: NodeDef, op_def: OpDef, old: Attrs, ref: Ref, renamed: dict[str, str]) -> Iterator[NodeDef]:
     """Casts behind the outputs that were float32 and still are; everyone else reads the cast."""
     for arg, index, flat in _still_float(op_def.output_arg, old, dict(node.attr)):
         source = ref(node.name, arg=arg, index=index, flat=flat)

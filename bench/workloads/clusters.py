@@ -151,9 +151,7 @@ WORKLOADS: tuple[Workload, ...] = (
         quick=SMALL,
         full=ROWS,
     ),
-    Workload(
-        "masked_softmax", masked_softmax, start=_normal, given=_mask, quick=SMALL, full=(*ROWS, (16384, 1024))
-    ),
+    Workload("masked_softmax", masked_softmax, start=_normal, given=_mask, quick=SMALL, full=(*ROWS, (16384, 1024))),
     Workload(
         "attention_softmax",
         masked_softmax,

@@ -126,9 +126,7 @@ def derive(fit: Fit) -> Solution:
         above_columns = [power[e] for e in fit.numerator]
         below_columns = [[-t * v for t, v in zip(target, power[e], strict=True)] for e in fit.denominator]
         for _ in range(6):
-            found = remez(
-                above_columns + below_columns, target, [w / d for w, d in zip(weight, divisor, strict=True)]
-            )
+            found = remez(above_columns + below_columns, target, [w / d for w, d in zip(weight, divisor, strict=True)])
             b = found[len(fit.numerator) :]
             divisor = [1 + v for v in combine([power[e] for e in fit.denominator], b)]
         s = mpf(float.fromhex(fit.scale))

@@ -15,9 +15,7 @@ CONVERSION = {
     "kernels_compiled": 29,
     "compile_seconds": 6.34,
     "rejections": {"TOO_SMALL": 7, "UNSUPPORTED_OP": 61},
-    "clusters": [
-        {"id": "c0", "nodes": [{"name": "a/<b>&", "op": "Sub"}], "schemes": ["LOCAL"], "dynamic": True}
-    ],
+    "clusters": [{"id": "c0", "nodes": [{"name": "a/<b>&", "op": "Sub"}], "schemes": ["LOCAL"], "dynamic": True}],
 }
 
 

@@ -84,14 +84,10 @@ def test_batch_norm(layout: str):
     image = IMAGE if layout == "NHWC" else np.moveaxis(IMAGE, 3, 1)
 
     def body(x: Any) -> Any:
-        return tf.compat.v1.nn.fused_batch_norm(
-            x, scale, offset, mean, variance, 0.001, layout, is_training=False
-        )[0]
+        return tf.compat.v1.nn.fused_batch_norm(x, scale, offset, mean, variance, 0.001, layout, is_training=False)[0]
 
     (found,) = outputs(oracle_of(body, image), image)
-    right = (IMAGE.astype(np.float64) - mean) * scale / np.sqrt(
-        variance + np.float64(np.float32(0.001))
-    ) + offset
+    right = (IMAGE.astype(np.float64) - mean) * scale / np.sqrt(variance + np.float64(np.float32(0.001))) + offset
     np.testing.assert_allclose(np.moveaxis(found, 1, 3) if layout == "NCHW" else found, right, rtol=1e-12)
 
 

@@ -33,9 +33,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def run(package: str, command: list[str]) -> None:
         asked.append(package)
-        destination = Path(
-            command[command.index("--dest" if "--dest" in command else "--pack-destination") + 1]
-        )
+        destination = Path(command[command.index("--dest" if "--dest" in command else "--pack-destination") + 1])
         (destination / archive.name).write_bytes(archive.read_bytes())
 
     monkeypatch.setattr(fetch, "_run", run)
@@ -81,9 +79,7 @@ def test_a_damaged_archive_is_fetched_again(registry: list[str]):
     assert fetch.sha256(fetch.npm_archive("@scope/tiny@1.0.0")) == pins.NPM["@scope/tiny@1.0.0"]
 
 
-def test_another_file_than_the_pinned_one_is_refused(
-    registry: list[str], zoo: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_another_file_than_the_pinned_one_is_refused(registry: list[str], zoo: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(pins.WHEELS, REQUIREMENT, ("0" * 64,))
     with pytest.raises(FetchError, match=r"tiny==1.0: .* not the pinned one"):
         fetch.wheel(REQUIREMENT)

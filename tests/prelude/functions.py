@@ -58,7 +58,7 @@ PRECISE: dict[str, Callable[[Any], Any]] = {  # what mpmath calls otherwise, or 
     "selu": lambda x: SELU_SCALE_ALPHA * mp.expm1(x) if x < 0 else SELU_SCALE * x,
     "relu": lambda x: max(x, mp.mpf(0)),
     "relu6": lambda x: min(max(x, mp.mpf(0)), mp.mpf(6)),
-    "rint": lambda x: mp.nint(x),
+    "rint": mp.nint,
     "abs": abs,
     "square": lambda x: x * x,
 }

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 PRELUDE = Path(__file__).parents[2] / "kernels" / "prelude" / "cpu"
-FLAGS = (
-    "-std=c++17 -O3 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -Wall -Wextra -Werror"
-)
+FLAGS = "-std=c++17 -O3 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -Wall -Wextra -Werror"
 BEGIN = '#include "stitch.h"\nusing namespace stitch;\n'
 
 # What each instruction set needs of the CPU that runs it.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.prelude.functions import UNARY
-from tests.prelude.harness import BEGIN, FLAGS, PRELUDE, variants, zig
+from tests.prelude.harness import BEGIN, FLAGS, PRELUDE, Variant, variants, zig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +43,11 @@ extern "C" void layer_norm_gelu(const f32* x, const f32* g, const f32* b, f32* y
 
 
 @pytest.mark.parametrize("variant", variants(), ids=str)
-def test_compile_time(variant: object, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+def test_compile_time(variant: Variant, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
     """Prints the CPU seconds of a typical kernel. The bound only catches what explodes: machines differ."""
     source = tmp_path / "kernel.cc"
     source.write_text(BEGIN + LAYER_NORM_GELU)
-    command = [*variant.command, *FLAGS.split(), "-fPIC", f"-I{PRELUDE}"]  # pyright: ignore
+    command = [*variant.command, *FLAGS.split(), "-fPIC", f"-I{PRELUDE}"]
     best = float("inf")
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -60,10 +60,10 @@ def test_compile_time(variant: object, tmp_path: Path, record_property: pytest.R
 
 
 @pytest.mark.parametrize("variant", variants(), ids=str)
-def test_no_calls_and_no_scalars_in_the_loops(variant: object, tmp_path: Path) -> None:
+def test_no_calls_and_no_scalars_in_the_loops(variant: Variant, tmp_path: Path) -> None:
     source, assembly = tmp_path / "kernel.cc", tmp_path / "kernel.s"
     source.write_text(BEGIN + LAYER_NORM_GELU)
-    command = [*variant.command, *FLAGS.split(), "-fPIC", f"-I{PRELUDE}", "-g0"]  # pyright: ignore
+    command = [*variant.command, *FLAGS.split(), "-fPIC", f"-I{PRELUDE}", "-g0"]
     subprocess.run([*command, "-S", str(source), "-o", str(assembly)], check=True)
     text = assembly.read_text()
     calls = {line.split()[-1] for line in text.splitlines() if line.strip().startswith("call")}

@@ -52,6 +52,16 @@ def specials(dtype: Any) -> Array:
     return padded(np.concatenate([x, -x]))
 
 
+@cache
+def tensorflows(name: str, dtype: Any) -> Array:
+    """TensorFlow's values of `specials`, from a graph."""
+    tf = pytest.importorskip("tensorflow")
+    function: Any = tf
+    for part in name.split("."):
+        function = getattr(function, part)
+    return tf.function(function)(tf.constant(specials(dtype))).numpy()
+
+
 def subnormal(x: Array) -> Array:
     return (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny)
 
@@ -74,7 +84,8 @@ def test_f32_is_near_float64(function: Unary, variant: Variant) -> None:
 @BY_NAME
 def test_f64_is_near_mpmath(function: Unary, variant: Variant) -> None:
     random = np.random.default_rng(0)
-    x = padded(np.concatenate([random.uniform(-1, 1, 300), random.uniform(-30, 30, 300), random.normal(size=100) * 300]))
+    parts = [random.uniform(-1, 1, 300), random.uniform(-30, 30, 300), random.normal(size=100) * 300]
+    x = padded(np.concatenate(parts))
     found = call(build(source(), variant), f"{function.name}_f64", x, out=np.float64)
     with np.errstate(all="ignore"):
         rough = function.exact(x)  # says where the function is defined
@@ -93,12 +104,7 @@ def test_f64_is_near_mpmath(function: Unary, variant: Variant) -> None:
 @pytest.mark.parametrize("variant", variants(), ids=str)
 @BY_NAME
 def test_specials_are_tensorflows(function: Unary, variant: Variant, dtype: Any) -> None:
-    tf = pytest.importorskip("tensorflow")
-    x = specials(dtype)
-    theirs_of: Any = tf
-    for part in function.tensorflow.split("."):
-        theirs_of = getattr(theirs_of, part)
-    theirs = tf.function(theirs_of)(tf.constant(x)).numpy()
+    x, theirs = specials(dtype), tensorflows(function.tensorflow, dtype)
     name = f"{function.name}_{'f32' if dtype is np.float32 else 'f64'}"
     ours = call(build(source(), variant), name, x, out=dtype, flushed=True)
     for value, our, their in zip(x, ours, theirs, strict=True):
@@ -120,12 +126,11 @@ def test_specials_are_tensorflows(function: Unary, variant: Variant, dtype: Any)
 def test_one_lane_has_the_bits_of_any_other(dtype: str, variant: Variant) -> None:
     lines = [BEGIN]
     for f in UNARY:
-        for lanes in WIDTHS:
-            lines.append(
-                f'extern "C" void {f.name}_{lanes}(const {dtype}* in, {dtype}* out, i64 count) {{\n'
-                f"  for (i64 i = 0; i < count; i += {lanes})"
-                f" store(out + i, {f.name}(load<{lanes}>(in + i)));\n}}\n"
-            )
+        lines += [
+            f'extern "C" void {f.name}_{lanes}(const {dtype}* in, {dtype}* out, i64 count) {{\n'
+            f"  for (i64 i = 0; i < count; i += {lanes}) store(out + i, {f.name}(load<{lanes}>(in + i)));\n}}\n"
+            for lanes in WIDTHS
+        ]
     library = build("".join(lines), variant)
     numpy_type = np.dtype(np.float32 if dtype == "f32" else np.float64)
     bits = np.dtype(f"u{numpy_type.itemsize}")

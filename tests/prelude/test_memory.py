@@ -40,8 +40,7 @@ def source(type_: str) -> str:
             f'extern "C" void partial_{n}(const {s}* in, {s}* out, i64 count)'
             f" {{ store(out, load<{n}>(in, count), count); }}\n",
             # every lane of a partial load, so that those past `count` are seen too
-            f'extern "C" void padded_{n}(const {s}* in, {s}* out, i64 count)'
-            f" {{ store(out, load<{n}>(in, count)); }}\n",
+            f'extern "C" void padded_{n}(const {s}* in, {s}* out, i64 count) {{ store(out, load<{n}>(in, count)); }}\n',
             f'extern "C" void strided_{n}(const {s}* in, {s}* out, i64 from, i64 to)'
             f" {{ store_strided(out, to, load_strided<{n}>(in, from)); }}\n",
             f'extern "C" void strided_partial_{n}(const {s}* in, {s}* out, i64 from, i64 to, i64 count)'
@@ -82,9 +81,7 @@ def values(type_: str, count: int) -> np.ndarray[Any, Any]:
 
 @BY_VARIANT
 @BY_TYPE
-def test_partial_touches_only_its_lanes(
-    type_: str, variant: Variant, pages: tuple[Guarded, Guarded]
-) -> None:
+def test_partial_touches_only_its_lanes(type_: str, variant: Variant, pages: tuple[Guarded, Guarded]) -> None:
     library = build(source(type_), variant)
     size = np.dtype(TYPES[type_]).itemsize
     inside, outside = pages

@@ -60,7 +60,7 @@ def test_a_picture_of_the_cluster():
     text = page()
     boxes = re.findall(r'<g class="step.*?<title>(.*?)</title>', text, re.DOTALL)
     assert any("rsqrt" in title and "from scale" in title and "heavy" in title for title in boxes)
-    assert text.count('class="edge regional"') > text.count('<svg width="34"') * 0
+    assert text.count('class="edge regional"') > 1  # the legend's is one
     assert 'class="input"' in text
     assert 'class="output"' in text
 

@@ -108,15 +108,15 @@ def _tensorflow() -> Check:
         return Check("TensorFlow", "broken", "not installed", _INSTALL)
     import tensorflow as tf
 
-    listed = ", ".join(f"{name} {version}" for name, version in distributions.items())
-    if len(distributions) > 1:
-        remedy = "uninstall all of them, and install one: they overwrite each other's files"
-        return Check("TensorFlow", "warning", listed, remedy)
     built = json.loads(paths.build_record_path().read_text(encoding="utf-8"))["tensorflow"]
-    found = f"{listed}; the op library was built for {built}"
     from tf_stitch.runtime import stitch_op  # raises where the two do not go together
 
     stitch_op.check_environment(tf.__version__, built)
+    listed = ", ".join(f"{name} {version}" for name, version in distributions.items())
+    found = f"{listed}; the op library was built for {built}"
+    if len(distributions) > 1:
+        remedy = "uninstall all of them, and install one: they overwrite each other's files"
+        return Check("TensorFlow", "warning", found, remedy)
     return Check("TensorFlow", "ok", found)
 
 

@@ -348,10 +348,12 @@ class _Nester:
         size = product(axis.extent for axis in self.group.inner)
         for sweep, roots in enumerate(levels):
             stack = [self._operand(i) if a is None else i for i, a in roots]
+            seen: set[int] = set()
             while stack:
                 instance = stack.pop()
-                if not self.values[instance].element or instance in self.tiles:
+                if instance in seen or not self.values[instance].element or instance in self.tiles:
                     continue
+                seen.add(instance)
                 if computed.get(instance, sweep) < sweep and self._is_dear(instance):
                     dtype = self._type(instance).dtype
                     name = f"{self.name_of[instance]}_tile"

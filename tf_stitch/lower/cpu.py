@@ -4,8 +4,11 @@
   SPLIT   few long rows: a task is a block of one row; the parallel loop is joined after each sweep
   BLOCKS  no reduction: a task is some blocks of the vector axis
 
-Short rows are packed: an activation over NHWC with a parameter per channel becomes one long row, and the parameter a
-tile that holds its channels again and again.
+  COLUMNS no reduction, short rows: a task is some rows; it takes them a vector of columns at a time, whose
+          parameters (a bias per channel, over NHWC) stay in registers down all of its rows
+
+Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that holds
+its channels again and again.
 
     x[row, 24] * alpha[24]   ->   x[n] * alpha_repeated[n - begin]      blocks are a multiple of 24 long
 
@@ -24,7 +27,9 @@ from tf_stitch.lower.kernel import (
     Access,
     Buffer,
     Compute,
+    ExtentOf,
     Kernel,
+    Literal,
     Load,
     Nest,
     Place,
@@ -46,6 +51,7 @@ class Driver(enum.Enum):
     ROWS = "rows"
     ROWS_OR_SPLIT = "rows or split"  # both are generated; chosen at launch
     BLOCKS = "blocks"
+    COLUMNS = "columns"
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Schedule:
 
     lanes: elements of one step of the vector loop; `narrow`: of one step of its tail.
     body: "both" loops, the "wide" one alone (the row is a multiple of it) or the "narrow" one alone.
-    block: elements of the vector axis in one block.
+    block: elements of the vector axis in one block; for COLUMNS, rows in one task's unit.
     """
 
     driver: Driver
@@ -66,16 +72,52 @@ class Schedule:
 
 def schedule(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Schedule, ...]]:
     """The kernel with its short rows packed, and a schedule for each of its nests."""
-    kernel = replace(kernel, nests=tuple(_packed(nest) for nest in kernel.nests))
+    kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
     return kernel, tuple(_schedule(nest, target) for nest in kernel.nests)
 
 
-def _packed(nest: Nest) -> Nest:
+def row_invariant(nest: Nest) -> frozenset[str]:
+    """The names of a nest's one sweep that are the same for each of its rows."""
+    found: set[str] = set()
+    outer = len(nest.outer)
+    for s in nest.sweeps[0].row + nest.sweeps[0].elements:
+        match s:
+            case Load(name, _, access) if all(stride == Dim(0) for stride in access.strides[:outer]):
+                found.add(name)
+            case Literal(name) | ExtentOf(name):
+                found.add(name)
+            case Compute(name, _, _, operands) if found.issuperset(operands):
+                found.add(name)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def _by_columns(nest: Nest, native: int) -> bool:
+    """Whether to keep parameters in registers down the rows."""
+    if nest.reductions or len(nest.outer) != 1 or not nest.inner[-1].is_static:
+        return False
+    period = nest.inner[-1].coefficient
+    invariant = row_invariant(nest)
+    parameters = any(isinstance(s, Load) and s.name in invariant for s in nest.sweeps[0].elements)
+    return parameters and 0 < period <= _LONGEST_PACKED and period % native == 0
+
+
+def _native(nest: Nest, target: Target) -> int:
+    """Lanes of a native vector of the widest type that the nest computes in."""
+    statements = [s for sweep in nest.sweeps for s in sweep.elements]
+    widest = max((_register_size(s.dtype) for s in statements if isinstance(s, Load | Compute | Store)), default=4)
+    return target.vector_bytes // widest
+
+
+def _packed(nest: Nest, target: Target) -> Nest:
     """A nest of short rows as one of a single long row; the nest itself where that is not possible.
 
     It is where every access crosses all rows as one, or is the same for each row.
     """
     if nest.reductions or len(nest.outer) != 1 or not nest.inner[-1].is_static:
+        return nest
+    if _by_columns(nest, _native(nest, target)):
         return nest
     period = nest.inner[-1].coefficient
     whole = (Dim(period), ONE)
@@ -106,8 +148,7 @@ def _packed(nest: Nest) -> Nest:
 
 def _schedule(nest: Nest, target: Target) -> Schedule:
     statements = [s for sweep in nest.sweeps for s in sweep.elements]
-    widest = max((_register_size(s.dtype) for s in statements if isinstance(s, Load | Compute | Store)), default=4)
-    native = target.vector_bytes // widest
+    native = _native(nest, target)
     heavy = sum(isinstance(s, Compute) and is_heavy(s.function) for s in statements)
     registers = 32 if target.vector_bytes == 64 else 16
     factor = 2 if heavy or registers == 16 else 4
@@ -123,6 +164,10 @@ def _schedule(nest: Nest, target: Target) -> Schedule:
             body = "narrow"
     elif extent.coefficient % lanes == 0:
         body = "wide"
+    if _by_columns(nest, native):
+        period = extent.coefficient
+        lanes = math.gcd(lanes, period)
+        return Schedule(Driver.COLUMNS, lanes, native, "wide", max(1, _ELEMENTWISE_BLOCK // period))
     if nest.repeats:
         period = nest.repeats[0].period
         unit = period * lanes // math.gcd(period, lanes)

@@ -42,7 +42,7 @@ def print_kernel(kernel: Kernel) -> str:
     for source in kernel.symbols:
         divided = "" if source.divisor.is_one else f" / {source.divisor}"
         lines.append(f"  {source.symbol} = dim {source.axis} of input {source.input}{divided}")
-    lines += [f"  guard: {guard.text}" for guard in kernel.guards]
+    lines += [f"  guard: {assumed.text}" for assumed in (*kernel.guards, *kernel.bounds)]
     lines += [f"  scratch {b.name}: {b.dtype.value}, {b.size} elements" for b in kernel.scratch]
     lines += [f"  output {output} may take the buffer of input {source}" for source, output in kernel.forwards]
     for number, nest in enumerate(kernel.nests):

@@ -80,7 +80,8 @@ def naming(where: str) -> Generator[None]:
 
 def symbols_of(body: Body) -> list[str]:
     """The symbols of a body's dims, in order of appearance."""
-    dims = [d for step in body.steps for d in step.type.dims]
+    dims = [d for type_ in body.inputs if type_ is not None for d in type_.dims]
+    dims += [d for step in body.steps for d in step.type.dims]
     dims += [step.op.dim for step in body.steps if isinstance(step.op, Extent)]
     return list(dict.fromkeys(s for d in dims for s in d.symbols))
 

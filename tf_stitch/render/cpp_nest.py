@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tf_stitch.ir.types import DType
-from tf_stitch.lower.cpu import Driver, Schedule
-from tf_stitch.lower.kernel import Buffer, Kernel, Nest, Reduction, Sweep
+from tf_stitch.lower.cpu import Driver, Schedule, row_invariant
+from tf_stitch.lower.kernel import Accumulate, Buffer, Kernel, Nest, Reduction, Statement, Store, Sweep
 from tf_stitch.ops import REDUCERS
 from tf_stitch.render.c_family import STORAGE, dim, register
 from tf_stitch.render.cpp_statements import Scope, accumulator_type, pack_literal, scalar_type
@@ -32,6 +32,8 @@ class NestPrinter:
         lines: list[str] = []
         if self.nest.reductions:
             lines += self._row_struct()
+        if self.schedule.driver is Driver.COLUMNS:
+            return self._columns_sweep(self.nest.sweeps[0]) + self._columns_task()
         for number, sweep in enumerate(self.nest.sweeps):
             lines += self._sweep(number, sweep)
         if self.nest.finish:
@@ -306,6 +308,49 @@ class NestPrinter:
             "",
         ]
 
+    def _columns_sweep(self, sweep: Sweep) -> list[str]:
+        """All columns of some rows: what does not depend on the row stands outside of the loop over rows."""
+        scope = Scope(self.nest)
+        invariant = row_invariant(self.nest)
+
+        def varies(s: Statement) -> bool:
+            return isinstance(s, Store | Accumulate) or s.name not in invariant
+
+        fixed = [s for s in sweep.row if not varies(s)], [s for s in sweep.elements if not varies(s)]
+        moving = [s for s in sweep.row if varies(s)], [s for s in sweep.elements if varies(s)]
+        head = scope.pointers([*fixed[0], *fixed[1]]) + [line for s in fixed[0] for line in scope.scalar(s)]
+        columns = [line for s in fixed[1] for line in scope.vector(s)]
+        rows = scope.pointers([*moving[0], *moving[1]]) + [line for s in moving[0] for line in scope.scalar(s)]
+        rows += [line for s in moving[1] for line in scope.vector(s)]
+        return [
+            f"STITCH_INLINE void sweep_{self.number}_0(const Call& call, i64 begin_row, i64 end_row) {{",
+            *("  " + line for line in head),
+            f"  for (i64 n = 0; n < {self._row_length()}; n += {self.schedule.lanes}) {{",
+            f"    constexpr int L = {self.schedule.lanes};",
+            "    constexpr All count;",
+            *("    " + line for line in columns),
+            "    for (i64 row = begin_row; row < end_row; ++row) {",
+            *("      " + line for line in rows),
+            "    }",
+            "  }",
+            "}",
+            "",
+        ]
+
+    def _columns_task(self) -> list[str]:
+        n, block = self.number, self.schedule.block
+        return [
+            f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
+            "  const Call& call = *static_cast<const Call*>(task);",
+            f"  const i64 rows = {self._rows()};",
+            "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
+            f"    const i64 begin = unit * {block}, end = begin + {block} < rows ? begin + {block} : rows;",
+            f"    sweep_{n}_0(call, begin, end);",
+            "  }",
+            "}",
+            "",
+        ]
+
     def _repeat_lines(self) -> list[str]:
         """Fills the tiles that repeat a row's parameters."""
         if not self.nest.repeats:
@@ -323,6 +368,10 @@ class NestPrinter:
 
     def _launch_blocks(self) -> list[str]:
         n, block = self.number, self.schedule.block
+        if self.schedule.driver is Driver.COLUMNS:
+            units = f"({self._rows()} + {block - 1}) / {block}"
+            cost = round(self.nest.nanoseconds * block * self.nest.inner[0].coefficient) + 2
+            return [f"  host->parallel_for(host->context, {units}, {cost}, blocks_{n}, &call);"]
         length = self._row_length()
         return [
             "  {",

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from tf_stitch.config import Config
     from tf_stitch.ir.body import Body
-    from tf_stitch.ir.graph import Value
-    from tf_stitch.lower.kernel import Kernel
+    from tf_stitch.ir.graph import Graph, Value
+    from tf_stitch.lower.kernel import Guard, Kernel
     from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.plan.plan import Group, StitchPlan
 
@@ -82,7 +82,7 @@ class ExplainedCluster:
     """What became one StitchOp.
 
     nodes, inputs, outputs: (name, op) and (value, type) pairs.
-    symbols: what each unknown dim is, in words; guards: what else is checked at each call.
+    symbols: what each unknown dim is, in words; guards: what is assumed of them, and checked at each call.
     bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; the texts have them in.
     """
 
@@ -254,7 +254,7 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
             for v, s in zip(found.outputs, plan.body.outputs, strict=True)
         ),
         symbols=_symbols(made.kernel, found.inputs),
-        guards=tuple(g.text for g in made.kernel.guards),
+        guards=_assumptions(graph, made.kernel, found.inputs),
         groups=tuple(_group(plan.body, g) for g in plan.groups),
         steps=_steps(plan, found.inputs),
         output_steps=plan.body.outputs,
@@ -274,6 +274,16 @@ def _symbols(kernel: Kernel, inputs: Sequence[Value]) -> dict[str, str]:
         divided = "" if source.divisor.is_one else f" / {source.divisor}"
         words[source.symbol] = f"dim {source.axis} of {inputs[source.input].node}{divided}"
     return words
+
+
+def _assumptions(graph: Graph, kernel: Kernel, inputs: Sequence[Value]) -> tuple[str, ...]:
+    """The guards that are no more than what the graph says of its shapes left out."""
+
+    def is_known(guard: Guard) -> bool:
+        shape = graph.type_of(inputs[guard.input]).shape
+        return guard.dim.is_static and shape is not None and shape[guard.axis] == guard.dim
+
+    return (*(g.text for g in kernel.guards if not is_known(g)), *(b.text for b in kernel.bounds))
 
 
 def _group(body: Body, group: Group) -> ExplainedGroup:

@@ -1,0 +1,52 @@
+"""Small SavedModels for the tests of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+
+class Block(tf.Module):
+    """A layer norm, a matmul and a softmax; `gain` makes another model of the same signature."""
+
+    def __init__(self, gain: float = 1.0) -> None:
+        super().__init__()
+        self.gamma = tf.Variable(np.linspace(0.5, 1.5, 64, dtype=np.float32) * gain)
+        self.weights = tf.Variable(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32) * 0.1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 64], tf.float32, name="x")])
+    def serve(self, x):
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+        y = centred * tf.math.rsqrt(variance + 1e-3) * self.gamma
+        return {"normal": y, "probabilities": tf.nn.softmax(tf.matmul(y, self.weights) * 0.5)}
+
+
+class Product(tf.Module):
+    """Nothing to stitch."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
+    def serve(self, x):
+        return {"y": tf.matmul(x, x, transpose_b=True)}
+
+
+class Words(tf.Module):
+    """Inputs of several dtypes, one of them strings; integer and string outputs."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="words"),
+            tf.TensorSpec([None], tf.int64, name="ids"),
+            tf.TensorSpec([], tf.bool, name="upper"),
+        ]
+    )
+    def serve(self, words, ids, upper):
+        changed = tf.cond(upper, lambda: tf.strings.upper(words), lambda: tf.strings.lower(words))
+        return {"words": changed, "double": ids * 2}
+
+
+def save(module: tf.Module, path: Path) -> Path:
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+    return path

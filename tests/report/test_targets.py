@@ -1,0 +1,113 @@
+"""What can be explained: SavedModels and all kinds of functions; none of them is run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_stitch
+from tests.cli import models
+from tf_stitch.config import Config
+from tf_stitch.errors import UsageError
+
+SPEC = tf.TensorSpec([None, 64], tf.float32)
+
+
+def chain(x):
+    return tf.nn.softmax(tf.exp(x) * 2.0 + 1.0)
+
+
+@pytest.fixture(scope="module")
+def block(tmp_path_factory):
+    return models.save(models.Block(), tmp_path_factory.mktemp("models") / "block")
+
+
+def ops(explanation):
+    return sorted(op for cluster in explanation.clusters for _, op in cluster.nodes if op != "Identity")
+
+
+def test_saved_model(block):
+    found = tf_stitch.explain(block)
+    assert found.target == str(block)
+    assert len(found.clusters) == 2
+    assert tf_stitch.explain(str(block)).to_json() == found.to_json()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [chain, tf.function(chain), tf_stitch.function(chain), tf.function(chain).get_concrete_function(SPEC)],
+    ids=["python", "tf.function", "tf_stitch.function", "concrete"],
+)
+def test_functions(function):
+    args = () if hasattr(function, "function_def") else (SPEC,)
+    found = tf_stitch.explain(function, *args)
+    assert ops(found) == ["AddV2", "Exp", "Mul", "Softmax"]
+    (cluster,) = found.clusters
+    assert list(cluster.symbols) == ["d0"]
+
+
+def test_arrays_and_keywords():
+    found = tf_stitch.explain(chain, x=np.zeros((3, 5), np.float32))
+    assert ops(found) == ["AddV2", "Exp", "Mul", "Softmax"]
+    assert not found.clusters[0].dynamic
+
+
+def test_variables_are_known_and_nothing_runs():
+    calls = tf.Variable(0)
+    scale = tf.Variable(tf.ones([64]))
+
+    @tf_stitch.function
+    def counted(x):
+        calls.assign_add(1)
+        return tf.nn.relu(x * scale) + 1.0
+
+    before = tf_stitch.stats()
+    found = tf_stitch.explain(counted, SPEC)
+    assert ops(found) == ["AddV2", "Mul", "Relu"]
+    assert calls.numpy() == 0
+    assert tf_stitch.stats() == before
+
+
+def test_control_flow_is_looked_into():
+    @tf.function
+    def loop(x, n):
+        for _ in tf.range(n):
+            x = tf.tanh(x) * 0.5 + 1.0
+        return x
+
+    found = tf_stitch.explain(loop, SPEC, tf.TensorSpec([], tf.int32))
+    assert {"AddV2", "Mul", "Tanh"} <= set(ops(found))
+
+
+def test_what_runs_is_what_was_explained():
+    function = tf_stitch.function(chain)
+    explained = tf_stitch.explain(function, SPEC)
+    before = tf_stitch.stats()["kernels"]
+    function(tf.ones([3, 64]))
+    assert tf_stitch.stats()["kernels"] - before == len(explained.clusters)
+
+
+def test_config_is_the_functions_own():
+    excluding = tf_stitch.function(chain, config=Config(exclude=frozenset({"Softmax"})))
+    found = tf_stitch.explain(excluding, SPEC)
+    assert "Softmax" not in ops(found)
+    assert any(r.code == "EXCLUDED" for graph in found.graphs for r in graph.rejections)
+    assert "Softmax" in ops(tf_stitch.explain(excluding, SPEC, config=Config()))
+
+
+def test_xla_functions_are_left_to_xla():
+    found = tf_stitch.explain(tf.function(chain, jit_compile=True), SPEC)
+    assert found.clusters == ()
+    assert "XLA" in str(found)
+
+
+def test_no_compiler_is_needed(monkeypatch):
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    assert tf_stitch.explain(chain, SPEC).clusters
+
+
+@pytest.mark.parametrize("target", [3, "/nonexistent", b"bytes"])
+def test_no_target(target):
+    with pytest.raises(UsageError):
+        tf_stitch.explain(target)
