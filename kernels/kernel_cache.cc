@@ -1,5 +1,8 @@
 #include "kernel_cache.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,6 +43,12 @@ Registry& GetRegistry() {
 // ---- CPU features -----------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)
+// Bit `bit` of ECX of a leaf of the CPUID instruction.
+bool CpuidBit(unsigned leaf, int bit) {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(leaf, &eax, &ebx, &ecx, &edx) != 0 && ((ecx >> bit) & 1) != 0;
+}
+
 bool CpuSupports(std::string_view feature) {
   // __builtin_cpu_supports takes literals only.
 #define TF_STITCH_FEATURE(name) \
@@ -62,16 +71,11 @@ bool CpuSupports(std::string_view feature) {
   TF_STITCH_FEATURE("avx512vl");
   TF_STITCH_FEATURE("avx512vnni");
   TF_STITCH_FEATURE("avx512bf16");
-#if __GNUC__ >= 11 && !defined(__clang__)
-  TF_STITCH_FEATURE("f16c");
-  TF_STITCH_FEATURE("lzcnt");
-  TF_STITCH_FEATURE("movbe");
-  TF_STITCH_FEATURE("avx512fp16");
-  TF_STITCH_FEATURE("x86-64-v2");
-  TF_STITCH_FEATURE("x86-64-v3");
-  TF_STITCH_FEATURE("x86-64-v4");
-#endif
 #undef TF_STITCH_FEATURE
+  // Not every compiler that builds this file knows these names.
+  if (feature == "f16c") return CpuidBit(1, 29);
+  if (feature == "movbe") return CpuidBit(1, 22);
+  if (feature == "lzcnt") return CpuidBit(0x80000001, 5);
   return false;  // a feature that we do not know is one that we cannot promise
 }
 #elif defined(__aarch64__)

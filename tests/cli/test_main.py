@@ -28,7 +28,9 @@ def test_help_has_80_columns(command):
     assert max(map(len, found.stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", ["convert", "explain", "compare", "doctor", "cache info", "cache clear", "cache verify"])
+@pytest.mark.parametrize(
+    "command", ["convert", "explain", "compare", "doctor", "cache info", "cache clear", "cache verify"]
+)
 def test_every_command_has_json(command):
     assert "--json" in tf_stitch(*command.split(), "--help").stdout
 

@@ -64,9 +64,7 @@ def test_scripts_agree_with_tensorflow(dumped):
     for cluster in clusters(dumped):
         script = runpy.run_path(str(cluster / "repro.py"))
         rng = replay.np.random.default_rng(0)
-        values = [
-            i if isinstance(i, tf.Tensor) else i.value(script["SIZES"], rng) for i in script["INPUTS"].values()
-        ]
+        values = [i if isinstance(i, tf.Tensor) else i.value(script["SIZES"], rng) for i in script["INPUTS"].values()]
         key = replay.build(cluster / "06_source.cpp", "kernel", Target.this_cpu().isa)
         found = replay.compare(script["cluster"], values, key)
         assert all(d.agrees for d in found), found

@@ -13,7 +13,7 @@ from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.passes.clustering import Cluster
 from tf_stitch.pipeline import Stitched, StitchedCluster
-from tf_stitch.runtime import paths
+from tf_stitch.runtime import paths, stitch_op
 from tf_stitch.toolchain.artifact import Artifact, Source
 
 if TYPE_CHECKING:
@@ -81,4 +81,5 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> ByHand:
     ]
     subprocess.run(command, cwd=directory, check=True)
     key = hashlib.sha256(KERNEL.encode()).hexdigest()
+    stitch_op.register_kernel(key, str(library))
     return ByHand(Artifact(key, library, "x86_64", 0.0))

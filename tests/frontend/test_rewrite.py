@@ -74,7 +74,6 @@ def test_kernel_and_fallback_compute_what_tensorflow_does(
     monkeypatch.setenv("TF_STITCH_STRICT", "0")
     graph_def, (fetch,) = graph_and_outputs(minus_square)
     result = stitch_minus_square(by_hand, graph_def)
-    stitch_op.register_kernel(by_hand.artifact.key, str(by_hand.artifact.path))
     stitch_op.reset_counters()
     x = np.linspace(-3, 3, size, dtype=np.float32)
     np.testing.assert_array_equal(run(result, fetch, x=x), run(graph_def, fetch, x=x))
@@ -169,7 +168,6 @@ class TestFunctions:
         functions = {f.signature.name: f for f in concrete.graph.as_graph_def().library.function}
         graph = import_function_def(function_def, functions)
         stitched = by_hand(graph, ["neg", "mul"], [Value("x", index)], [Value("mul")])
-        stitch_op.register_kernel(by_hand.artifact.key, str(by_hand.artifact.path))
         return function_def, *rewrite_function_def(function_def, stitched, functions)
 
     @staticmethod

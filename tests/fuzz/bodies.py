@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tf_stitch.errors import Unsupported
 from tf_stitch.ir.body import Body, BodyBuilder
+from tf_stitch.ir.printer import print_body
 from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 
@@ -24,6 +25,7 @@ Draw = Any
 SYMBOLS = ("A", "B", "C", "D")
 STATIC = (1, 2, 3, 4, 6, 8, 16, 17)
 SIZES = (0, 1, 2, 3, 5, 16, 33)
+LARGEST = 20_000  # elements of one value
 MANTISSA = {
     DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53, DType.I32: 31, DType.I64: 63, DType.BOOL: 1,
 }  # fmt: skip
@@ -64,6 +66,9 @@ class Case:
     symbols: dict[str, int]
     inputs: list[Array | None]
 
+    def __repr__(self) -> str:
+        return f"\n{print_body(self.body)}with {self.symbols}, {self.inputs}"
+
 
 @st.composite
 def cases(draw: Draw, steps: int = 14) -> Case:
@@ -82,12 +87,16 @@ def cases(draw: Draw, steps: int = 14) -> Case:
     count = draw(st.integers(1, 3))
     recent = program.values[::-1]
     outputs = [recent[0], *(draw(st.sampled_from(recent)) for _ in range(count - 1))]
+    if program.builder.type(outputs[0]).size.coefficient > LARGEST:
+        outputs = [program.values[0]]
     try:
         body = program.builder.finish(outputs)
     except Unsupported:  # a requirement that joined dims made false
         body = program.builder.finish([program.values[0]])
     names = sorted({s for t in body.inputs if t is not None for d in t.dims for s in d.symbols})
     symbols = {name: draw(st.sampled_from(SIZES)) for name in names}
+    while symbols and max(s.type.size.evaluate(symbols) for s in body.steps) > LARGEST:
+        symbols[max(symbols, key=symbols.__getitem__)] //= 2
     seed = draw(st.integers(0, 99))
     return Case(body, symbols, inputs_of(body, symbols, seed))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from tests.report import by_hand
@@ -27,7 +28,7 @@ def test_tokens_nest_and_every_edge_joins_declared_vertices():
         assert found[:3] == ["digraph", "explanation", "{"]
         for left, right in ("{}", "[]"):
             assert found.count(left) == found.count(right)
-        declared = {a for a, b in zip(found, found[1:], strict=False) if b == "[" and re.fullmatch(r"c\d+s\d+", a)}
+        declared = {a for a, b in itertools.pairwise(found) if b == "[" and re.fullmatch(r"c\d+s\d+", a)}
         edges = [(found[i - 1], found[i + 1]) for i, token in enumerate(found) if token == "->"]
         assert edges
         assert {vertex for edge in edges for vertex in edge} <= declared

@@ -193,9 +193,7 @@ def _threads() -> Check:
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     intra = tf.config.threading.get_intra_op_parallelism_threads() or "one a CPU"
     inter = tf.config.threading.get_inter_op_parallelism_threads() or "one a CPU"
-    return Check(
-        "threads", "ok", f"{here} CPUs for this process; TensorFlow: intra-op {intra}, inter-op {inter}"
-    )
+    return Check("threads", "ok", f"{here} CPUs for this process; TensorFlow: intra-op {intra}, inter-op {inter}")
 
 
 def _variables() -> list[Check]:

@@ -23,9 +23,7 @@ _DEFAULT_SIGNATURE = "serving_default"
 @click.argument("first", metavar="A", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B", type=click.Path(path_type=Path))
 @click.option("--inputs", metavar="NAME=FILE.npy", multiple=True, help="An input; the others are made up.")
-@click.option(
-    "--signature", metavar="KEY", help="The signature to run.  [default: serving_default, or the only one]"
-)
+@click.option("--signature", metavar="KEY", help="The signature to run.  [default: serving_default, or the only one]")
 @click.option(
     "--size",
     metavar="DIM=N",
@@ -70,10 +68,7 @@ def compare(
         raise UsageError(f"--size {unused}: no input has that axis; the inputs are {', '.join(types)}.")
     given = model_inputs.from_files(inputs, types)
     generator = model_inputs.np.random.default_rng(seed)
-    values = {
-        n: given[n] if n in given else model_inputs.made_up(n, types[n], sizes, generator)
-        for n in sorted(types)
-    }
+    values = {n: given[n] if n in given else model_inputs.made_up(n, types[n], sizes, generator) for n in sorted(types)}
     with output.quietly("running"):
         calls, differences = _run(first, second, models, values, rtol)
     agree = all(d.agrees for d in differences)
@@ -112,9 +107,7 @@ def _load(first: Path, second: Path, wanted: str | None) -> tuple[str, list[Any]
         except Exception as error:  # TensorFlow raises anything from OSError to KeyError here
             raise UsageError(f"{path} does not load as a SavedModel: {_first_line(error)}.") from error
     keys = [k for k in loaded[0].signatures if k in loaded[1].signatures]
-    key = wanted or (
-        _DEFAULT_SIGNATURE if _DEFAULT_SIGNATURE in keys else keys[0] if len(keys) == 1 else None
-    )
+    key = wanted or (_DEFAULT_SIGNATURE if _DEFAULT_SIGNATURE in keys else keys[0] if len(keys) == 1 else None)
     if key not in keys:
         have = f"the signatures of both are {', '.join(keys)}" if keys else "they have no signature in common"
         asked = f"signature {key!r} is not in both models" if key else "no signature was named"
@@ -125,9 +118,7 @@ def _load(first: Path, second: Path, wanted: str | None) -> tuple[str, list[Any]
         function.keep_alive = model  # its variables die with the model
     inputs = [set(f.structured_input_signature[1]) for f in functions]
     if inputs[0] != inputs[1]:
-        raise UsageError(
-            f"signature {key!r} takes {sorted(inputs[0])} in {first} and {sorted(inputs[1])} in {second}."
-        )
+        raise UsageError(f"signature {key!r} takes {sorted(inputs[0])} in {first} and {sorted(inputs[1])} in {second}.")
     return key, functions
 
 
@@ -168,9 +159,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def _show(
-    key: str, values: Mapping[str, Any], differences: list[Difference], calls: dict[str, dict[str, int]]
-) -> None:
+def _show(key: str, values: Mapping[str, Any], differences: list[Difference], calls: dict[str, dict[str, int]]) -> None:
     console = output.console()
     shapes = ", ".join(f"{n} {v.dtype}{list(v.shape)}" for n, v in values.items())
     console.print(f"{key}({shapes})")

@@ -86,9 +86,7 @@ def _show(conversion: Conversion) -> None:
         return
     console = output.console()
     if conversion.clusters:
-        clusters = output.table(
-            "function", "cluster", "nodes", "kernel", "bytes moved", right=("nodes", "bytes moved")
-        )
+        clusters = output.table("function", "cluster", "nodes", "kernel", "bytes moved", right=("nodes", "bytes moved"))
         for row in _cluster_rows(conversion.clusters):
             clusters.add_row(*row)
         console.print(clusters)

@@ -40,9 +40,7 @@ class Sizes:
             dim, _, number = text.rpartition("=")
             axis = dim.rpartition(".")[2]
             if not (axis.isdecimal() and number.isdecimal()):
-                raise UsageError(
-                    f"--size {text} is no DIM=N; say 0=8 for the first axis of all inputs, or x.1=128."
-                )
+                raise UsageError(f"--size {text} is no DIM=N; say 0=8 for the first axis of all inputs, or x.1=128.")
             chosen[dim] = int(number)
         return Sizes(chosen)
 
@@ -70,9 +68,7 @@ def from_files(texts: Sequence[str], signature: Mapping[str, Any]) -> dict[str, 
     for text in texts:
         name, _, path = text.partition("=")
         if name not in signature:
-            raise UsageError(
-                f"--inputs {text}: there is no input {name!r}; the inputs are {', '.join(signature)}."
-            )
+            raise UsageError(f"--inputs {text}: there is no input {name!r}; the inputs are {', '.join(signature)}.")
         try:
             array = np.load(Path(path), allow_pickle=False)
         except (OSError, ValueError) as error:
@@ -98,11 +94,7 @@ def made_up(name: str, spec: Any, sizes: Sizes, rng: np.random.Generator) -> Arr
     shape = tuple(sizes.of(name, axis) if dim is None else dim for axis, dim in enumerate(spec.shape))
     dtype = spec.dtype
     if dtype == tf.string:
-        return (
-            rng.choice(np.array(_WORDS, dtype=object), size=shape)
-            if shape
-            else np.array(_WORDS[0], dtype=object)
-        )
+        return rng.choice(np.array(_WORDS, dtype=object), size=shape) if shape else np.array(_WORDS[0], dtype=object)
     if dtype.is_bool:
         return rng.random(shape) < 0.5
     if dtype.is_integer:

@@ -89,9 +89,7 @@ class Dump:
             case "plan", StitchPlan():
                 self._put(self._home / "04_plan.txt", print_plan(made))
             case "kernel", (Kernel() as kernel, schedules):
-                self._put(
-                    self._home / "05_kernel.txt", f"{print_kernel(kernel)}\n{print_schedules(schedules)}"
-                )
+                self._put(self._home / "05_kernel.txt", f"{print_kernel(kernel)}\n{print_schedules(schedules)}")
             case "source", Source():
                 self._put(self._home / "06_source.cpp", made.text)
                 assert self._graph is not None

@@ -66,9 +66,7 @@ def constant(dtype: str, value: Any, content: str = "") -> tf.Tensor:
     numpy_dtype = tf.as_dtype(dtype).as_numpy_dtype
     if content:
         return tf.constant(np.frombuffer(bytes.fromhex(content), numpy_dtype).reshape(value))
-    return tf.constant(
-        np.asarray(value, dtype=object).astype(np.float64 if "float" in dtype else object), dtype
-    )
+    return tf.constant(np.asarray(value, dtype=object).astype(np.float64 if "float" in dtype else object), dtype)
 
 
 def op(name: str, *inputs: Any, **attributes: Any) -> Any:
@@ -152,15 +150,10 @@ def compare(cluster: Callable[..., list[tf.Tensor]], values: list[tf.Tensor], ke
     concrete = fallback.get_concrete_function(*(tf.TensorSpec(v.shape, v.dtype) for v in values))
     expected = [t.numpy() for t in concrete(*values)]
     before = _fallbacks(key)
-    results = stitch_op.ops().stitch_op(
-        inputs=values, Tout=[e.dtype for e in expected], key=key, fallback=concrete
-    )
+    results = stitch_op.ops().stitch_op(inputs=values, Tout=[e.dtype for e in expected], key=key, fallback=concrete)
     if _fallbacks(key) != before:
         sys.exit("a guard of the kernel does not hold for these inputs: change SIZES")
-    return [
-        difference(f"output {n}", e, r.numpy())
-        for n, (e, r) in enumerate(zip(expected, results, strict=True))
-    ]
+    return [difference(f"output {n}", e, r.numpy()) for n, (e, r) in enumerate(zip(expected, results, strict=True))]
 
 
 def _fallbacks(key: str) -> int:

@@ -107,9 +107,7 @@ class _Words:
 class _Nodes:
     """The cluster's nodes as assignments."""
 
-    def __init__(
-        self, graph: Graph, cluster: Cluster, parameters: Mapping[Value, str], words: _Words
-    ) -> None:
+    def __init__(self, graph: Graph, cluster: Cluster, parameters: Mapping[Value, str], words: _Words) -> None:
         self.graph = graph
         self.cluster = cluster
         self.parameters = parameters
@@ -210,14 +208,10 @@ def _sizes(graph: Graph, cluster: Cluster, symbols: Mapping[str, Dim]) -> dict[s
     """A size for each symbol, such that what the body requires of them holds."""
     dims = [d for t in cluster.body.inputs if t for d in t.dims]
     for value in cluster.inputs:
-        dims += [
-            _dim(d, symbols) for d in (*graph.extents.get(value, ()), *(graph.type_of(value).shape or ()))
-        ]
+        dims += [_dim(d, symbols) for d in (*graph.extents.get(value, ()), *(graph.type_of(value).shape or ()))]
     sizes = {symbol: _SIZE for d in dims for symbol in d.symbols}
     for _ in range(20):
-        broken = [
-            large for small, large in cluster.body.requires if small.evaluate(sizes) > large.evaluate(sizes)
-        ]
+        broken = [large for small, large in cluster.body.requires if small.evaluate(sizes) > large.evaluate(sizes)]
         for symbol in {s for large in broken for s in large.symbols}:
             sizes[symbol] = 2 * sizes[symbol] + 1
     return sizes

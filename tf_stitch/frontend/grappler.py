@@ -127,8 +127,9 @@ class Optimizer:
             self._counts = Counts()
 
     def forget(self) -> None:
-        """Drops what is remembered of graphs, so that the next one is compiled again."""
+        """Drops what is remembered of graphs and of complaints, so that the next one is compiled again."""
         with self._lock:
+            self._complained.clear()
             self._memo.clear()
             self._memo_bytes = 0
 

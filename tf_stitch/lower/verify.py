@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[np.int64]]
 
-_LARGEST = 1 << 20  # coordinates that are looked at one by one
+_LARGEST = 1 << 18  # coordinates that are looked at one by one; bounds are checked for any number
 _SHARED = (Place.OUTPUT, Place.SCRATCH)
 
 
@@ -256,18 +256,20 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
     from tf_stitch.lower.cpu import Driver
 
     extent, lanes = nest.inner[-1], schedule.lanes
-    check(lanes & (lanes - 1) == 0 < schedule.narrow <= lanes, f"{schedule}: lanes are powers of two")
-    check(schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")
-    wide = schedule.body == "wide"
-    check(not wide or extent.coefficient % lanes == 0, f"{schedule}: the row is a number of vectors")
-    check((schedule.driver is Driver.BLOCKS) == (not nest.reductions), f"{schedule}: blocks have no reductions")
-    check(schedule.driver is not Driver.BLOCKS or len(nest.inner) == 1, f"{schedule}: blocks of one axis")
-    check(schedule.driver is not Driver.ROWS_OR_SPLIT or len(nest.inner) == 1, f"{schedule}: one axis is split")
+    check(lanes & (lanes - 1) == 0 < schedule.narrow, f"{schedule}: lanes are powers of two")
+    check(schedule.block > 0, f"{schedule}: a block holds something")
+    whole = schedule.body != "wide" or extent.coefficient % lanes == 0
+    check(whole, f"{schedule}: a row without a tail is a number of vectors")
+    in_rows = schedule.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT)
+    check(in_rows == bool(nest.reductions), f"{schedule}: what reduces goes by rows")
+    one_axis = schedule.driver is Driver.ROWS or len(nest.inner) == 1
+    check(one_axis, f"{schedule}: one axis is cut in blocks")
+    by_columns = schedule.driver is Driver.COLUMNS
+    check(by_columns or schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")
+    check(not by_columns or schedule.body == "wide", f"{schedule}: columns have no tail")
     for repeat in nest.repeats:
-        check(
-            schedule.block % repeat.period == 0,
-            f"{schedule}: a block is a number of periods of {repeat.period}",
-        )
+        periods = schedule.block % repeat.period == 0
+        check(periods, f"{schedule}: a block is a number of periods of {repeat.period}")
         check(schedule.driver is Driver.BLOCKS, f"{schedule}: what is repeated is repeated in blocks")
 
 

@@ -89,9 +89,7 @@ def ulps(first: Array, second: Array) -> Array:
     """For each element how many floats lie between: 0 for equal ones, and for -0.0 and 0.0."""
     a, b = _ordered(first), _ordered(second)
     with np.errstate(over="ignore"):
-        apart = np.where(
-            a > b, a.astype(np.uint64) - b.astype(np.uint64), b.astype(np.uint64) - a.astype(np.uint64)
-        )
+        apart = np.where(a > b, a.astype(np.uint64) - b.astype(np.uint64), b.astype(np.uint64) - a.astype(np.uint64))
     return np.minimum(apart, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
 
 

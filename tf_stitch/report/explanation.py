@@ -250,8 +250,7 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
             for v, t in zip(found.inputs, plan.body.inputs, strict=True)
         ),
         outputs=tuple(
-            (str(v), str(plan.body.steps[s].type))
-            for v, s in zip(found.outputs, plan.body.outputs, strict=True)
+            (str(v), str(plan.body.steps[s].type)) for v, s in zip(found.outputs, plan.body.outputs, strict=True)
         ),
         symbols=_symbols(made.kernel, found.inputs),
         guards=_assumptions(graph, made.kernel, found.inputs),
@@ -288,9 +287,7 @@ def _assumptions(graph: Graph, kernel: Kernel, inputs: Sequence[Value]) -> tuple
 
 def _group(body: Body, group: Group) -> ExplainedGroup:
     computed = dict.fromkeys(
-        i.step
-        for i in group.instances
-        if not i.loaded and not isinstance(body.steps[i.step].op, Constant | Extent)
+        i.step for i in group.instances if not i.loaded and not isinstance(body.steps[i.step].op, Constant | Extent)
     )
     return ExplainedGroup(
         tuple(str(a.extent) for a in group.outer),

@@ -28,11 +28,7 @@ def html(explanation: Explanation) -> str:
     )
     environment.filters["bytes"] = human_bytes
     anchors: dict[str, str] = {}
-    graphs = [
-        _graph(number, g, anchors)
-        for number, g in enumerate(explanation.graphs)
-        if g.clusters or g.rejections
-    ]
+    graphs = [_graph(number, g, anchors) for number, g in enumerate(explanation.graphs) if g.clusters or g.rejections]
     graphs.sort(key=lambda graph: not graph["clusters"])
     return environment.get_template("explain.html").render(
         explanation=explanation,

@@ -104,9 +104,7 @@ def _ordered(rows: list[list[int]], above: list[list[int]], below: list[list[int
         downwards = sweep % 2 == 0
         neighbours = above if downwards else below
         for row in rows if downwards else reversed(rows):
-            means = {
-                v: sum(place[n] for n in neighbours[v]) / len(neighbours[v]) for v in row if neighbours[v]
-            }
+            means = {v: sum(place[n] for n in neighbours[v]) / len(neighbours[v]) for v in row if neighbours[v]}
             row.sort(key=lambda v, means=means: means.get(v, place[v]))
             place.update({v: i - len(row) / 2 for i, v in enumerate(row)})
     return rows

@@ -46,15 +46,11 @@ def neighbours_of(cluster: Cluster, stitched: Stitched, config: Config) -> tuple
             other = home[name]
             reason, detail = _between(graph, cluster, other, stitched, config)
             key = (side, other.name)
-            found.setdefault(
-                key, Neighbour(name, node.op, side, reason.name, reason.value, detail, other.name)
-            )
+            found.setdefault(key, Neighbour(name, node.op, side, reason.name, reason.value, detail, other.name))
         elif name in rejections:
             rejection = rejections[name]
             reason = rejection.reason
-            found[side, name] = Neighbour(
-                name, node.op, side, reason.name, reason.value, rejection.detail, ""
-            )
+            found[side, name] = Neighbour(name, node.op, side, reason.name, reason.value, rejection.detail, "")
     return tuple(found.values())
 
 
@@ -70,9 +66,7 @@ def _beside(graph: Graph, cluster: Cluster) -> Iterator[tuple[str, str]]:
                 yield user, "after"
 
 
-def _between(
-    graph: Graph, cluster: Cluster, other: Cluster, stitched: Stitched, config: Config
-) -> tuple[Reason, str]:
+def _between(graph: Graph, cluster: Cluster, other: Cluster, stitched: Stitched, config: Config) -> tuple[Reason, str]:
     position = {name: number for number, name in enumerate(graph.nodes)}
     mine, theirs = set(cluster.nodes), set(other.nodes)
     reason = legality.compatible(graph.nodes[cluster.nodes[0]], graph.nodes[other.nodes[0]])

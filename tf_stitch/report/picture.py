@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tf_stitch.report.explanation import ExplainedCluster, ExplainedStep
 
 FOLDED = ("broadcast", "reshape")
-_LABEL, _ORIGIN, _PILL = 14, 17, 15  # characters that fit into a box
+_LABEL, _ORIGIN, _PILL = 13, 16, 15  # characters that fit into a box
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ def _vertex(cluster: ExplainedCluster, step: ExplainedStep, x: float, y: float) 
     ]
     if len(step.groups) > 1:
         lines.append(f"computed in groups {', '.join(map(str, step.groups))}")
-    return Vertex(
-        x, y, _label(cluster, step), _tail(step.origin, _ORIGIN), "step", group, step.role, "\n".join(lines)
-    )
+    return Vertex(x, y, _label(cluster, step), _tail(step.origin, _ORIGIN), "step", group, step.role, "\n".join(lines))
 
 
 def _label(cluster: ExplainedCluster, step: ExplainedStep) -> str:
@@ -124,9 +122,7 @@ def _short(constant: str) -> str:
         return constant
 
 
-def _edge(
-    cluster: ExplainedCluster, source: ExplainedStep, through: list[int], path: str, largest: int
-) -> Edge:
+def _edge(cluster: ExplainedCluster, source: ExplainedStep, through: list[int], path: str, largest: int) -> Edge:
     scheme = "memory" if source.kind == "input" else source.scheme.lower()
     width = 1.0 + 4.0 * math.log1p(source.bytes) / math.log1p(max(largest, 1))
     steps = [source, *(cluster.steps[t] for t in through)]

@@ -48,9 +48,7 @@ def text_of_node(explanation: Explanation, name: str) -> str:
                 steps = [s for s in cluster.steps if s.origin == name and s.kind != "input"]
                 lines += [f"  {line}" for line in _steps(steps)]
                 if not steps:
-                    lines += [
-                        "  it computes nothing of its own: its operand, or an equal step, stands for it"
-                    ]
+                    lines += ["  it computes nothing of its own: its operand, or an equal step, stands for it"]
         for rejection in graph.rejections:
             if rejection.node == name:
                 lines += [f"{name} ({rejection.op}) in {_title(graph)} is not stitched"]
@@ -97,9 +95,7 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
     yield _cut(f"{cluster.name}: {_count(len(cluster.nodes), 'node')} → one kernel, {cluster.kernel}")
     if others:
         yield from _paragraph(f"alike    {_names(others)}", "  ", "           ")
-    yield from _paragraph(
-        "nodes    " + ", ".join(f"{n} ({op})" for n, op in cluster.nodes), "  ", "           "
-    )
+    yield from _paragraph("nodes    " + ", ".join(f"{n} ({op})" for n, op in cluster.nodes), "  ", "           ")
     for label, values in (("reads", cluster.inputs), ("writes", cluster.outputs)):
         yield from _paragraph(f"{label:<8} " + ", ".join(f"{v} {t}" for v, t in values), "  ", "           ")
     for symbol, meaning in cluster.symbols.items():

@@ -12,7 +12,7 @@ STITCH_INLINE Pack<T, L> convert(Pack<S, L> a) {
   if constexpr (same<T, S>) return a;
   else if constexpr (is_node<T, L> || is_node<S, L>) return join(convert<T>(lo(a)), convert<T>(hi(a)));
   else if constexpr (L == 1) return {T(a.v)};
-  else return {__builtin_convertvector(a.v, Vec<T, L>)};
+  else return {vec::cast<T>(a.v)};
 }
 
 // 0 and 1

@@ -26,12 +26,12 @@ STITCH_INLINE V round_to_bf16(V x) {
 
 template <int L>
 STITCH_INLINE Vec<f32, L> from_bf16(Vec<u16, L> h) {
-  return (Vec<f32, L>)(__builtin_convertvector(h, Vec<u32, L>) << 16);
+  return (Vec<f32, L>)(cast<u32>(h) << 16);
 }
 
 template <int L>
 STITCH_INLINE Vec<u16, L> to_bf16(Vec<f32, L> x) {
-  return __builtin_convertvector((Vec<u32, L>)bf16_in_upper_half(x) >> 16, Vec<u16, L>);
+  return cast<u16>((Vec<u32, L>)bf16_in_upper_half(x) >> 16);
 }
 
 // ---- f16
@@ -69,7 +69,7 @@ STITCH_INLINE Vec<u16, L> to_f16(Vec<f32, L> x) {
 template <int L>
 STITCH_INLINE Vec<f32, L> from_f16(Vec<u16, L> h) {
   typedef Vec<u32, L> U;
-  U u = __builtin_convertvector(h, U);
+  U u = cast<u32>(h);
   U shifted = (u & 0x7fff) << 13;  // exponent and mantissa where an f32 has them
   U exponent = shifted & (0x1fu << 23);
   U normal = shifted + ((127 - 15) << 23);
@@ -87,7 +87,7 @@ STITCH_INLINE Vec<u16, L> to_f16(Vec<f32, L> x) {
   U small = (U)((Vec<f32, L>)u + 0.5f) - (126u << 23);  // 2^-24 is the last bit of 0.5f: the addition rounds
   U normal = (u + (((u >> 13) & 1) + (u32(15 - 127) << 23) + 0xfff)) >> 13;
   U magnitude = u >= ((127u + 16) << 23) ? overflow : u < (113u << 23) ? small : normal;
-  return __builtin_convertvector(magnitude | (sign >> 16), Vec<u16, L>);
+  return cast<u16>(magnitude | (sign >> 16));
 }
 #endif
 

@@ -7,6 +7,9 @@
 #define STITCH_LAMBDA __attribute__((always_inline))
 #define STITCH_MEMBER inline __attribute__((always_inline))
 
+// A step has several vectors already: unrolling a loop of known length gains nothing and takes long to compile.
+#define STITCH_ROLLED _Pragma("GCC unroll 1")
+
 namespace stitch {
 
 template <int L>
@@ -60,17 +63,21 @@ STITCH_INLINE void for_blocks(i64 length, Body body) {
 template <int L, int W, class Body>
 STITCH_INLINE void for_lanes(i64 begin, i64 end, Body body) {
   i64 n = begin;
+  STITCH_ROLLED
   for (; n + L <= end; n += L) body(Width<L>{}, n, All{});
+  STITCH_ROLLED
   for (; n < end; n += W) body(Width<W>{}, n, end - n < W ? end - n : i64(W));
 }
 // The same where the length is a multiple of L.
 template <int L, class Body>
 STITCH_INLINE void for_wide_lanes(i64 begin, i64 end, Body body) {
+  STITCH_ROLLED
   for (i64 n = begin; n < end; n += L) body(Width<L>{}, n, All{});
 }
 // The same where it is less than W.
 template <int W, class Body>
 STITCH_INLINE void for_narrow_lanes(i64 begin, i64 end, Body body) {
+  STITCH_ROLLED
   for (i64 n = begin; n < end; n += W) body(Width<W>{}, n, end - n < W ? end - n : i64(W));
 }
 

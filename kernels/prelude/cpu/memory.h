@@ -42,7 +42,7 @@ template <class S, int L>
 STITCH_INLINE Vec<Compute<S>, L> decode(Vec<Raw<S>, L> raw) {
   if constexpr (same<S, f16>) return vec::from_f16<L>(raw);
   else if constexpr (same<S, bf16>) return vec::from_bf16<L>(raw);
-  else if constexpr (same<S, boolean>) return __builtin_convertvector(raw, Vec<i32, L>) != 0;
+  else if constexpr (same<S, boolean>) return (Vec<i32, L>)(vec::cast<i32>(raw) != 0);
   else return raw;
 }
 
@@ -50,7 +50,7 @@ template <class S, int L>
 STITCH_INLINE Vec<Raw<S>, L> encode(Vec<Compute<S>, L> x) {
   if constexpr (same<S, f16>) return vec::to_f16<L>(x);
   else if constexpr (same<S, bf16>) return vec::to_bf16<L>(x);
-  else if constexpr (same<S, boolean>) return __builtin_convertvector(x & 1, Vec<u8, L>);
+  else if constexpr (same<S, boolean>) return vec::cast<u8>(x & 1);
   else return x;
 }
 
@@ -199,13 +199,17 @@ STITCH_INLINE Vec<R, L> gather(const R* p, i64 stride) {
   return raw;
 }
 
+// Not inlined, as copy_bytes.
+template <class R>
+static __attribute__((noinline)) void copy_strided(R* to, i64 to_stride, const R* from, i64 from_stride, i64 count) {
+  for (i64 i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
+}
+
 template <class R, int L>
 STITCH_INLINE Vec<R, L> gather_first(const R* p, i64 stride, First f) {
-  alignas(64) R raw[L] = {};
-  for (i64 i = 0, n = how_many<L>(f); i < n; ++i) raw[i] = p[i * stride];
-  Vec<R, L> r;
-  __builtin_memcpy(&r, raw, sizeof(r));
-  return r;
+  Vec<R, L> raw = {};
+  copy_strided(reinterpret_cast<R*>(&raw), 1, p, stride, how_many<L>(f));
+  return raw;
 }
 
 template <class R, int L>
@@ -216,9 +220,7 @@ STITCH_INLINE void scatter(R* p, i64 stride, Vec<R, L> raw) {
 
 template <class R, int L>
 STITCH_INLINE void scatter_first(R* p, i64 stride, Vec<R, L> raw, First f) {
-  alignas(64) R lanes[L];
-  __builtin_memcpy(lanes, &raw, sizeof(lanes));
-  for (i64 i = 0, n = how_many<L>(f); i < n; ++i) p[i * stride] = lanes[i];
+  copy_strided(p, stride, reinterpret_cast<const R*>(&raw), 1, how_many<L>(f));
 }
 
 // ---- the whole Pack

@@ -2,7 +2,7 @@
 #ifndef TF_STITCH_CPU_PACK_H_
 #define TF_STITCH_CPU_PACK_H_
 
-#include "vector.h"
+#include "cast.h"
 
 namespace stitch {
 
@@ -35,6 +35,26 @@ template <class T, int L>
 STITCH_INLINE Pack<T, L> iota(T start = 0, T step = 1) {
   if constexpr (L == 1) return {start};
   else return join(iota<T, L / 2>(start, step), iota<T, L / 2>(start + T(L / 2) * step, step));
+}
+
+// ---- masks of leaves
+
+// The lanes of a leaf's Mask, as wide as T.
+template <class T, int L>
+STITCH_INLINE auto wide(Mask<L> a) {
+  if constexpr (L == 1) return a.v;
+  else if constexpr (sizeof(T) == 4) return a.v;
+  else if constexpr (L == 2) return Vec<i64, 2>{a.lo.v, a.hi.v};
+  else return vec::cast<i64>(a.v);
+}
+
+// The Mask of a leaf's comparison.
+template <int L, class V>
+STITCH_INLINE Mask<L> narrow(V m) {
+  if constexpr (L == 1) return {-i32(m)};
+  else if constexpr (sizeof(m) == 4 * L) return {(Vec<i32, L>)m};
+  else if constexpr (L == 2) return {{i32(m[0])}, {i32(m[1])}};
+  else return {vec::cast<i32>((Vec<i64, L>)m)};
 }
 
 // ---- operators

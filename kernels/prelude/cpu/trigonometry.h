@@ -74,7 +74,7 @@ STITCH_INLINE V unless_large(V x, V y, Libm libm) {
 template <class V>
 STITCH_INLINE V sin(V x) {
   if constexpr (is_f32<V>) {
-    V y = sin_of(in_f64<Reduced>(x), __builtin_convertvector(in_f64<Quadrant>(x), Bits<V>));
+    V y = sin_of(in_f64<Reduced>(x), cast<i32>(in_f64<Quadrant>(x)));
     return unless_large(x, x == 0 ? x : y, [](V v) { return libm::sin(v); });
   } else {
     return libm::sin(x);
@@ -83,7 +83,7 @@ STITCH_INLINE V sin(V x) {
 template <class V>
 STITCH_INLINE V cos(V x) {
   if constexpr (is_f32<V>) {
-    V y = sin_of(in_f64<Reduced>(x), __builtin_convertvector(in_f64<Quadrant>(x), Bits<V>) + 1);
+    V y = sin_of(in_f64<Reduced>(x), cast<i32>(in_f64<Quadrant>(x)) + 1);
     return unless_large(x, y, [](V v) { return libm::cos(v); });
   } else {
     return libm::cos(x);

@@ -204,23 +204,5 @@ STITCH_INLINE Mask<H * 2> join(Mask<H> a, Mask<H> b) {
   return as_mask(join(as_pack(a), as_pack(b)));
 }
 
-// The lanes of a leaf's Mask, as wide as T.
-template <class T, int L>
-STITCH_INLINE auto wide(Mask<L> a) {
-  if constexpr (L == 1) return a.v;
-  else if constexpr (sizeof(T) == 4) return a.v;
-  else if constexpr (L == 2) return Vec<i64, 2>{a.lo.v, a.hi.v};
-  else return __builtin_convertvector(a.v, Vec<i64, L>);
-}
-
-// The Mask of a leaf's comparison.
-template <int L, class V>
-STITCH_INLINE Mask<L> narrow(V m) {
-  if constexpr (L == 1) return {-i32(m)};
-  else if constexpr (sizeof(m) == 4 * L) return {(Vec<i32, L>)m};
-  else if constexpr (L == 2) return {{i32(m[0])}, {i32(m[1])}};
-  else return {__builtin_convertvector(m, Vec<i32, L>)};
-}
-
 }  // namespace stitch
 #endif  // TF_STITCH_CPU_TYPES_H_

@@ -3,21 +3,18 @@
 #ifndef TF_STITCH_CPU_WIDE_H_
 #define TF_STITCH_CPU_WIDE_H_
 
+#include "cast.h"
 #include "exp_log.h"
 #include "libm.h"
 
 namespace stitch {
 namespace vec {
 
-template <class V>
-using Doubles = Vec<f64, lanes<V>>;
-
 // function(x...) in f64, for f32 vectors x
 template <class Function, class V, class... More>
 STITCH_INLINE V in_f64(V x, More... more) {
   if constexpr (lanes<V> * 8 <= kNative) {
-    return __builtin_convertvector(
-        Function::of(__builtin_convertvector(x, Doubles<V>), __builtin_convertvector(more, Doubles<V>)...), V);
+    return cast<f32>(Function::of(cast<f64>(x), cast<f64>(more)...));
   } else {
     constexpr int L = lanes<V>;
     if constexpr (L == 4) {  // two f64 a vector, no f32 vector of that size
