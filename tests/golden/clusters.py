@@ -130,7 +130,7 @@ def _integers(x: Any, y: Any) -> Any:
 
 def _booleans(x: Any, y: Any) -> Any:
     either = tf.logical_or(tf.logical_not(x), y)
-    return tf.math.logical_xor(either, x), tf.reduce_all(either, -1), tf.reduce_any(tf.logical_and(x, y), -1)
+    return tf.math.logical_xor(either, x), tf.reduce_all(either, -1), tf.reduce_any(tf.logical_and(either, y), -1)
 
 
 def _max_and_softmax(x: Any) -> Any:

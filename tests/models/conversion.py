@@ -45,31 +45,28 @@ def converted(model: Model, original: Path, directory: Path) -> Conversion:
 
     before = digest(original)
     report = tf_stitch.convert_saved_model(original, directory / "stitched")
-    stitched_outputs, printed = run("stitched", directory / "stitched", inputs)
-    tensorflow_outputs, _ = run("tensorflow", original, inputs)
-    float64_outputs, _ = run("float64", original, inputs)
+    stats = run(directory / "stitched", inputs, "stitched")
+    run(original, inputs, "tensorflow", "float64")
     return Conversion(
         model=model,
         stitched=directory / "stitched",
-        report=report.to_json(),
         before=before,
         after=digest(original),
-        tensorflow_outputs=tensorflow_outputs,
-        stitched_outputs=stitched_outputs,
-        float64_outputs=float64_outputs,
-        stats=json.loads(printed),
+        report=report.to_json(),
+        tensorflow_outputs=dict(np.load(directory / "tensorflow.npz")),
+        stitched_outputs=dict(np.load(directory / "stitched.npz")),
+        float64_outputs=dict(np.load(directory / "float64.npz")),
+        stats=json.loads(stats),
     )
 
 
-def run(how: str, directory: Path, inputs: Path) -> tuple[Arrays, str]:
-    """The outputs of a SavedModel in a process of its own, and the last line it printed."""
-    outputs = inputs.with_name(f"{how}.npz")
+def run(directory: Path, inputs: Path, *ways: str) -> str:
+    """Runs a SavedModel in a process of its own, which writes the outputs; the last line it printed."""
     script = Path(__file__).with_name("run_saved_model.py")
-    command = [sys.executable, str(script), how, str(directory), str(inputs), str(outputs)]
+    command = [sys.executable, str(script), str(directory), str(inputs), *ways]
     done = subprocess.run(command, env=environment(), text=True, capture_output=True, check=False)
-    assert done.returncode == 0, f"{how} run of {directory}:\n{done.stderr[-3000:]}"
-    with np.load(outputs) as arrays:
-        return dict(arrays), (done.stdout.splitlines() or [""])[-1]
+    assert done.returncode == 0, f"{ways} of {directory}:\n{done.stderr[-3000:]}"
+    return (done.stdout.splitlines() or [""])[-1]
 
 
 def environment() -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Run a SavedModel in a process that has loaded nothing else.
 
-    python run_saved_model.py HOW DIRECTORY IN.npz OUT.npz
+    python run_saved_model.py DIRECTORY INPUTS.npz HOW…
 
-HOW is `tensorflow`, `stitched` (tf_stitch is imported, its counters are printed as JSON) or `float64`.
-IN.npz holds the arrays of several calls, named "call/input"; OUT.npz gets "call/output".
+HOW is `tensorflow`, `float64` or `stitched` (tf_stitch is loaded, and its counters are printed as JSON).
+INPUTS.npz holds the arrays of several calls, named "call/input"; HOW.npz beside it gets "call/output".
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 
 
-def main(how: str, directory: str, inputs: str, outputs: str) -> None:
-    run = {"tensorflow": _tensorflow, "stitched": _stitched, "float64": _float64}[how](directory)
-    results: Arrays = {}
-    for call, arrays in _calls(inputs).items():
-        for name, value in run(arrays).items():
-            results[f"{call}/{name}"] = value.astype("S") if value.dtype == object else value
-    np.savez(outputs, **results)  # pyright: ignore[reportArgumentType]
-    if how == "stitched":
+def main(directory: str, inputs: str, *ways: str) -> None:
+    for how in ways:
+        run = {"tensorflow": _tensorflow, "stitched": _stitched, "float64": _float64}[how](directory)
+        results: Arrays = {}
+        for call, arrays in _calls(inputs).items():
+            for name, value in run(arrays).items():
+                results[f"{call}/{name}"] = value.astype("S") if value.dtype == object else value
+        np.savez(Path(inputs).with_name(how), **results)  # pyright: ignore[reportArgumentType]
+    if "stitched" in ways:
         import tf_stitch
 
         print(json.dumps(tf_stitch.stats()))

@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.models, pytest.mark.timeout(900)]
 
 FLOOR = 2 * np.finfo(np.float32).eps  # of the largest value: below this, no result is nearer than another
 NOTHING_STITCHED = 3  # exit code
-
-
 ONE_WORKER_EACH = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in MODELS]
 
 

@@ -14,6 +14,7 @@ from tests.prelude.functions import UNARY
 from tests.prelude.harness import BEGIN, FLAGS, PRELUDE, Variant, variants, zig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LAYER_NORM_GELU = """
@@ -43,7 +44,7 @@ extern "C" void layer_norm_gelu(const f32* x, const f32* g, const f32* b, f32* y
 
 
 @pytest.mark.parametrize("variant", variants(), ids=str)
-def test_compile_time(variant: Variant, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+def test_compile_time(variant: Variant, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """Prints the CPU seconds of a typical kernel. The bound only catches what explodes: machines differ."""
     source = tmp_path / "kernel.cc"
     source.write_text(BEGIN + LAYER_NORM_GELU)

@@ -85,3 +85,10 @@ def test_one_node(explanation):
 def test_long_names_stay_within_80_columns():
     text = str(by_hand.explanation(by_hand.layer_norm("model/" * 30)))
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_no_control_characters_reach_a_terminal():
+    explanation = by_hand.explanation(by_hand.layer_norm("\x1b[31m\x07/"))
+    assert "\x1b" not in str(explanation)
+    assert "\x1b" not in explanation.node("\x1b[31m\x07/scale")
+    assert "is stitched" in explanation.node("\x1b[31m\x07/scale")

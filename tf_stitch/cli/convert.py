@@ -10,7 +10,7 @@ import click
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
 from tf_stitch.config import Config
-from tf_stitch.report.text import human_bytes
+from tf_stitch.report.text import human_bytes, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def _show(conversion: Conversion) -> None:
         console.print(_rejections(conversion.rejections))
         console.print()
     for function, reason in conversion.skipped.items():
-        console.print(f"left alone: {function}, {reason}")
+        console.print(f"left alone: {printable(function)}, {reason}")
     console.print(_closing(conversion))
 
 
@@ -117,7 +117,7 @@ def _cluster_rows(clusters: tuple[ConvertedCluster, ...]) -> Iterator[tuple[str,
 
 def _short(function: str) -> str:
     """A function's name without what TensorFlow puts in front of every one."""
-    return _cut(function.removeprefix("__inference_"), 16)
+    return _cut(printable(function).removeprefix("__inference_"), 16)
 
 
 def _cut(text: str, width: int) -> str:

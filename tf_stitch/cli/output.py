@@ -81,8 +81,14 @@ def progress() -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def quietly(text: str) -> Iterator[None]:
-    """Shows `text` with a spinner. What native code writes to stderr inside is shown only if it raises."""
+    """Shows `text` with a spinner. What is written to stderr inside is shown only if it raises.
+
+    Native code writes there, at any time; where TF_STITCH_LOGS asks for logs, all of it is let through.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if os.environ.get("TF_STITCH_LOGS"):
+        yield
+        return
     try:
         stderr = sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):  # replaced by something that is no file

@@ -32,11 +32,16 @@ def cluster(graph: Graph, config: Config) -> Clustering:
     rejections: dict[str, Rejection] = {}
     eligible: list[str] = []
     views: set[str] = set()
+    folded = profitability.folded_nodes(graph)
     for node in graph.nodes.values():
         examined = legality.examine(graph, node, config)
         if isinstance(examined, Rejection):
             if not legality.is_silent(node):
                 rejections[node.name] = examined
+        elif node.name in folded:
+            rejections[node.name] = Rejection(
+                node.name, node.op, Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front"
+            )
         elif profitability.reduces_leading_axes(examined):
             rejections[node.name] = Rejection(
                 node.name, node.op, Reason.NOT_PROFITABLE, "a reduction over leading axes"
@@ -137,8 +142,8 @@ def _finish(
     Raises:
       Unsupported: where it cannot be planned as a whole.
     """
-    kept = sorted(profitability.without_idle_views(graph, set(members), views), key=position.__getitem__)
-    _reject(graph, set(members) - set(kept), rejections, Reason.NOT_PROFITABLE, "a view costs nothing as it is")
+    kept = sorted(profitability.without_idle_movement(graph, set(members), views), key=position.__getitem__)
+    _reject(graph, set(members) - set(kept), rejections, Reason.NOT_PROFITABLE, "moved for others only")
     outputs = _outputs(graph, kept)
     refusal = (
         profitability.refusal(graph, kept, views, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason
 from tf_stitch.ir.body import Input, Reduce, Reshape
-from tf_stitch.ir.graph import Graph
+from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes.expand import Expansion
 
@@ -42,11 +42,16 @@ def reduces_leading_axes(alone: Expansion) -> bool:
     return False
 
 
-def without_idle_views(graph: Graph, members: set[str], views: frozenset[str]) -> set[str]:
-    """`members` less the views that others read beside what they are a view of: inside, each would be a copy."""
+def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]) -> set[str]:
+    """`members` less what is moved for others only.
+
+    A view that others read beside what it is a view of: inside, it would be a copy. And a copy (a slice, say) of a
+    value that is needed whole as well, or in several such pieces: inside, each piece would be computed anew.
+    """
     members = set(members)
     while True:
         idle = {name for name in members & views if _is_idle_view(graph, members, name)}
+        idle |= {name for name in members - views if _is_idle_copy(graph, members, name)}
         if not idle:
             return members
         members -= idle
@@ -64,33 +69,59 @@ def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
     return others_read_it and all(u not in members for u in users)
 
 
-def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config: Config) -> tuple[Reason, str] | None:
+def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
+    node = graph.nodes[name]
+    if OPS[node.op].kind is not Kind.MOVEMENT or any(u in members for u in graph.consumers[name]):
+        return False
+    source = node.inputs[0]
+    if source.node not in members:
+        return True
+    return len(graph.consumers[source.node]) > 1 or source in graph.returned
+
+
+def folded_nodes(graph: Graph) -> frozenset[str]:
+    """Nodes that TensorFlow folds into the convolution or matmul in front of them, where they cost nothing.
+
+    Taken from there, a bias would cost as much as before, and the convolution would lose what else is folded along
+    with it (padding, for one).
+    """
+    found: set[str] = set()
+    for node in graph.nodes.values():
+        allowed = _FOLDED_INTO.get(node.op)
+        if allowed is None or Value(node.name, 0) in graph.returned:
+            continue
+        first = _only_user(graph, node.name)
+        if first is None or not _is_foldable(graph, first, allowed):
+            continue
+        found.add(first)
+        second = _only_user(graph, first)
+        if second is not None and graph.nodes[second].op in _ACTIVATIONS & allowed:
+            found.add(second)
+    return frozenset(found)
+
+
+def _only_user(graph: Graph, name: str) -> str | None:
+    users = graph.consumers[name]
+    return users[0] if len(users) == 1 else None
+
+
+def _is_foldable(graph: Graph, name: str, allowed: frozenset[str]) -> bool:
+    node = graph.nodes[name]
+    if node.op in ("Add", "AddV2"):
+        return graph.type_of(node.inputs[1]).rank == 1
+    return node.op in allowed and node.op not in _ACTIVATIONS
+
+
+def refusal(
+    graph: Graph, members: Sequence[str], views: frozenset[str], config: Config
+) -> tuple[Reason, str] | None:
     """Why a cluster is not worth a kernel, or None."""
     working = [n for n in members if n not in views and _works(graph, n)]
     if len(working) < config.min_cluster_size:
         return Reason.TOO_SMALL, f"{len(working)} node(s) that do work"
-    folded = _folded(graph, working)
-    if folded and len(working) - folded < config.min_cluster_size:
-        return Reason.NOT_PROFITABLE, f"TensorFlow folds {folded} of its {len(working)} node(s) into the op in front"
     return None
 
 
 def _works(graph: Graph, name: str) -> bool:
     op = graph.nodes[name].op
     return OPS[op].kind is not Kind.MOVEMENT and op not in _IDLE
-
-
-def _folded(graph: Graph, working: Sequence[str]) -> int:
-    """How many nodes, from the first on, TensorFlow would fold into a convolution or a matmul in front of them."""
-    first = graph.nodes[working[0]]
-    producer = graph.nodes.get(first.inputs[0].node)
-    if producer is None or producer.op not in _FOLDED_INTO or len(graph.consumers[producer.name]) != 1:
-        return 0
-    folded = _FOLDED_INTO[producer.op]
-    op = "BiasAdd" if first.op in ("Add", "AddV2") and graph.type_of(first.inputs[1]).rank == 1 else first.op
-    if op != "BiasAdd" and not (op.startswith("FusedBatchNorm") and op in folded):
-        return 0
-    users = graph.consumers[first.name]
-    if len(users) == 1 and users[0] in working and graph.nodes[users[0]].op in _ACTIVATIONS & folded:
-        return 2
-    return 1

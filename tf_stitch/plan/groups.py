@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce
+from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce, Slice
 from tf_stitch.ir.types import Dim, Shape, product
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import (
@@ -296,23 +296,38 @@ def _covers(draft: _Draft, index_map: IndexMap, size: Dim) -> bool:
 
 
 def _dear_and_repeated(body: Body, drafts: list[_Draft]) -> set[int]:
-    """Steps that a group computes again for every row although they are dear: they get a group of their own.
+    """Steps that a group computes again and again although they are dear: they get a group of their own.
 
-    The cut is at the operand of the broadcast, the last step before the value is repeated.
+    The cut is at the operand of a broadcast over rows, or of slices that overlap: the last step before the value is
+    repeated.
     """
     found: set[int] = set()
     for draft in drafts:
         outer = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
         for index in draft.maps:
             step = body.steps[index]
-            if not isinstance(step.op, Broadcast):
+            if not isinstance(step.op, Broadcast | Slice):
                 continue
             operand = step.operands[0]
-            repeated = any(not outer <= axes_of(m) for m in draft.maps.get(operand, []))
+            if isinstance(step.op, Broadcast):
+                repeated = any(not outer <= axes_of(m) for m in draft.maps.get(operand, []))
+            else:
+                repeated = _overlap(draft, draft.maps.get(operand, []), body.steps[operand].type.size)
             computed = operand not in draft.loaded and isinstance(body.steps[operand].op, Elementwise)
             if repeated and computed and not body.steps[operand].type.size.is_one and _is_dear(body, draft, operand):
                 found.add(operand)
     return found
+
+
+def _overlap(draft: _Draft, maps: Sequence[IndexMap], size: Dim) -> bool:
+    """Whether a value of this size is read more often than once an element, at all its maps together."""
+    extents = draft.extents
+    reads = [product(extents[a] for a in axes_of(index_map)) for index_map in maps]
+    if len(reads) < 2:
+        return False
+    if any(r.symbols != size.symbols for r in reads):
+        return True
+    return sum(r.coefficient for r in reads) > size.coefficient
 
 
 def _is_dear(body: Body, draft: _Draft, root: int) -> bool:

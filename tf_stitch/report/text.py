@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tf_stitch.report.neighbours import Neighbour
 
 WIDTH = 80
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _LISTED = 8  # neighbours of a cluster, and names beside a reason
 
 
@@ -34,7 +36,7 @@ def text(explanation: Explanation) -> str:
         lines += ["", *_rule(_title(graph)), *_rejections(graph.rejections)]
     for name, reason in explanation.skipped.items():
         lines += ["", *_paragraph(f"Left alone as a whole: {name}, {reason}.")]
-    return "\n".join(lines) + "\n"
+    return printable("\n".join(lines) + "\n")
 
 
 def text_of_node(explanation: Explanation, name: str) -> str:
@@ -53,7 +55,12 @@ def text_of_node(explanation: Explanation, name: str) -> str:
             if rejection.node == name:
                 lines += [f"{name} ({rejection.op}) in {_title(graph)} is not stitched"]
                 lines += _paragraph(_because(rejection), "  ")
-    return "\n".join(lines) + ("\n" if lines else "")
+    return printable("\n".join(lines) + ("\n" if lines else ""))
+
+
+def printable(words: str) -> str:
+    """Without control characters: names come out of models, and would reach a terminal."""
+    return _CONTROL.sub("�", words)
 
 
 def _head(explanation: Explanation) -> Iterator[str]:
