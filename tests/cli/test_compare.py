@@ -51,7 +51,7 @@ def test_strings_integers_and_bools(words):
     assert found.code == 0
     assert found.json["inputs"]["words"]["shape"] == [3]
     assert found.json["inputs"]["ids"]["shape"] == [2]
-    assert {o["dtype"] for o in found.json["outputs"]} == {"object", "int64"}
+    assert {o["dtype"] for o in found.json["outputs"]} == {"string", "int64"}
 
 
 def test_the_same_seed_gives_the_same_figures(block, other_block):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.golden.clusters import NAMED, Named, arguments_of, trace, traced
+from tests.golden.clusters import NAMED, Named, arguments_of, specs_of, traced
 from tests.lower.building import Lowered, compiled, lowered
 from tests.lower.comparison import assert_near
 from tests.lower.compiled import Compiled, Host
@@ -48,9 +48,10 @@ def _fed(name: str, dtype: DType, static: bool, arguments: list[Array]) -> list[
 
 def _exact(named: Named, arguments: list[Array]) -> list[Array] | None:
     """The same in float64."""
-    if DType.F32 not in named.dtypes:
+    if DType.F64 not in named.dtypes:
         return None
-    function = trace(named.function, [tf.TensorSpec(a.shape, tf.float64) for a in arguments]).concrete
+    specs = specs_of(named, DType.F64, static=False)
+    function = tf.function(named.function, input_signature=specs, autograph=False)
     return _numpy(function(*(tf.constant(a.astype(np.float64)) for a in arguments)))
 
 

@@ -59,6 +59,7 @@ def compare(
             raise UsageError(f"{path} does not exist; give the directory of a SavedModel.")
     output.import_tensorflow()
     from tf_stitch.cli import model_inputs
+    from tf_stitch.report.difference import dtype_name
 
     sizes = model_inputs.Sizes.parse(size)
     with output.quietly("loading"):
@@ -78,7 +79,7 @@ def compare(
                 "a": str(first),
                 "b": str(second),
                 "signature": key,
-                "inputs": {n: {"dtype": str(v.dtype), "shape": list(v.shape)} for n, v in values.items()},
+                "inputs": {n: {"dtype": dtype_name(v), "shape": list(v.shape)} for n, v in values.items()},
                 "seed": seed,
                 "agree": agree,
                 "outputs": [d.to_json() for d in differences],
@@ -160,8 +161,10 @@ def _first_line(error: BaseException) -> str:
 
 
 def _show(key: str, values: Mapping[str, Any], differences: list[Difference], calls: dict[str, dict[str, int]]) -> None:
+    from tf_stitch.report.difference import dtype_name
+
     console = output.console()
-    shapes = ", ".join(f"{n} {v.dtype}{list(v.shape)}" for n, v in values.items())
+    shapes = ", ".join(f"{n} {dtype_name(v)}{list(v.shape)}" for n, v in values.items())
     console.print(f"{key}({shapes})")
     console.print()
     numbers = ("ulps", "difference", "relative")

@@ -6,12 +6,20 @@ import re
 
 from tf_stitch.ops import FUNCTIONS
 
+# C++'s own words, then the types of the prelude, then what the printer calls things.
 _RESERVED = frozenset(
-    """auto bool break case char class const continue default delete do double else enum explicit export extern
-    false float for friend goto if inline int long mutable namespace new operator private protected public register
-    return short signed sizeof static struct switch template this throw true try typedef typename union unsigned
-    using virtual void volatile while call row begin end n width count self state task host""".split()
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl concept
+    const const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
+    requires return short signed sizeof static static_assert static_cast struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+
+    i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 boolean same vec stitch
+
+    begin begin_row call count end end_row n row state tiles width""".split()
 )
+_NUMBERED = re.compile(r"([ior]|partial)\d+")  # coordinates of loops, and accumulators
 # Functions of the prelude: a variable of the same name would hide them.
 _CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp)) | frozenset(
     """load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first
@@ -29,7 +37,7 @@ class Names:
     def fresh(self, node: str, role: str = "") -> str:
         """An identifier that recalls the last parts of a node's name ("encoder/ln/mul_1" -> "mul_1")."""
         stem = re.sub(r"_\d+$", "", identifier(node.rsplit("/", 1)[-1])) or "v"
-        if stem.endswith("_at"):  # what the printer calls pointers
+        if stem.endswith("_at") or _NUMBERED.fullmatch(stem):  # the latter and pointers are the printer's
             stem = f"{stem}_"
         if role:
             stem = f"{stem}_{role}"

@@ -97,7 +97,7 @@ class NestPrinter:
             wide, small = (lanes, narrow) if self.schedule.body == "both" else (lanes, lanes)
             if self.schedule.body == "narrow":
                 wide, small = narrow, narrow
-            head.append(f"auto acc_{index} = accumulator<{combine}, {wide}, {small}>({neutral});")
+            head.append(f"auto partial{index} = accumulator<{combine}, {wide}, {small}>({neutral});")
         body = [line for s in sweep.elements for line in scope.vector(s)]
         loop = {
             "both": f"for_lanes<{lanes}, {narrow}>",
@@ -120,7 +120,7 @@ class NestPrinter:
         loops.append(pad + "});")
         tail: list[str] = []
         for index, r in reductions:
-            partial = f"acc_{index}.result()"
+            partial = f"partial{index}.result()"
             if accumulator_type(r) != register(r.dtype):
                 partial = f"convert<{accumulator_type(r)}>({partial})"
             tail.append(f"state.{r.name} = {self._combine(r)}::of(state.{r.name}, {partial});")

@@ -132,7 +132,7 @@ class Scope:
             case Store(access, value):
                 return [self._vector_store(access, self._wide(value))]
             case Accumulate(number, value):
-                return [f"acc_{number}.add({self._wide(value)}, count);"]
+                return [f"partial{number}.add({self._wide(value)}, count);"]
 
     def _wide(self, name: str) -> str:
         return name if name in self.vectors else f"splat<L>({name})"

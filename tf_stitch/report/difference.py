@@ -44,7 +44,7 @@ class Difference:
 
 def difference(name: str, first: Array, second: Array, rtol: float | None = None) -> Difference:
     """How far `second` is from `first`. Floats may differ by `rtol` (see RTOL); all else must be equal."""
-    dtype = str(first.dtype)
+    dtype = dtype_name(first)
     is_float = dtype in RTOL
     tolerance = (RTOL[dtype] if rtol is None else rtol) if is_float else 0.0
 
@@ -83,6 +83,11 @@ def difference(name: str, first: Array, second: Array, rtol: float | None = None
         relative=relative,
         unequal=int(np.count_nonzero(a != b)),
     )
+
+
+def dtype_name(array: Array) -> str:
+    """As TensorFlow says it: strings are arrays of objects in NumPy."""
+    return "string" if array.dtype == object else str(array.dtype)
 
 
 def ulps(first: Array, second: Array) -> Array:
