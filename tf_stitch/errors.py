@@ -43,6 +43,7 @@ class Reason(enum.Enum):
     NOT_PROFITABLE = "stitching it was estimated not to pay"
     SCHEME = "its index mapping does not fit the one of its neighbours"
     BUILD_FAILED = "its kernel could not be built"
+    INTERNAL = "an error inside tf_stitch; please report it"
 
 
 class Unsupported(Exception):

@@ -8,24 +8,28 @@ Stages 1 and 8 know TensorFlow and live in `frontend/`; this module is what stan
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.config import Config
+from tf_stitch.config import Config, strict
 from tf_stitch.errors import BuildError, Reason, Unsupported
 from tf_stitch.ir.graph import Graph
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.cpu import schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.names import identifier
+from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
-from tf_stitch.passes.clustering import Cluster, Rejection
+from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
 from tf_stitch.render.cpp import render
 from tf_stitch.toolchain.artifact import Artifact, Source
 from tf_stitch.toolchain.host import HostToolchain
+
+_LOG = logging.getLogger("tf_stitch")
 
 Progress = Callable[[str, int, int], None]  # (stage, done, of)
 Observer = Callable[[str, object], None]  # (stage, what it made), as soon as it is made: see debug/dump.py
@@ -75,7 +79,7 @@ def stitch_all(
     for number, graph in enumerate(graphs):
         tell("plan", number, len(graphs))
         see("graph", graph)
-        clustering = cluster(graph, config)
+        clustering = _cluster(graph, config)
         see("clustering", clustering)
         rejections.append(list(clustering.rejections))
         drafts.append([])
@@ -84,6 +88,8 @@ def stitch_all(
                 drafts[-1].append(_compile(found, target, see))
             except Unsupported as refused:
                 rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
+            except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
+                rejections[-1] += _all_rejected(graph, found, Reason.INTERNAL, _excused(graph, error))
     sources = [draft.source for of_graph in drafts for draft in of_graph]
     tell("build", 0, len(sources))
     artifacts = iter(toolchain.build(sources))
@@ -101,6 +107,24 @@ def stitch_all(
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
         see("stitched", results[-1])
     return results
+
+
+def _cluster(graph: Graph, config: Config) -> Clustering:
+    """Stage 3; after an error of ours, no clusters."""
+    try:
+        return cluster(graph, config)
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
+        detail = _excused(graph, error)
+        rejected = (Rejection(n.name, n.op, Reason.INTERNAL, detail) for n in graph.nodes.values() if n.op in OPS)
+        return Clustering((), tuple(rejected))
+
+
+def _excused(graph: Graph, error: Exception) -> str:
+    """Logs an error of ours and says what it was; under TF_STITCH_STRICT=1 raises it."""
+    if strict():
+        raise error
+    _LOG.error("part of graph %r is left as it was, because of an error in tf_stitch", graph.name, exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)

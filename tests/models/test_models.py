@@ -22,10 +22,9 @@ pytestmark = [pytest.mark.models, pytest.mark.timeout(900)]
 
 FLOOR = 2 * np.finfo(np.float32).eps  # of the largest value: below this, no result is nearer than another
 NOTHING_STITCHED = 3  # exit code
-ONE_WORKER_EACH = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in MODELS]
 
 
-@pytest.fixture(scope="session", params=ONE_WORKER_EACH)
+@pytest.fixture(scope="session", params=list(MODELS))
 def conversion(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Conversion:
     name = request.param
     return converted(MODELS[name], fetched(name), tmp_path_factory.mktemp(name))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.graph import Graph, Node, Value
-from tf_stitch.ir.types import DType
+from tf_stitch.ir.types import Dim, DType
 from tf_stitch.ops import OPS
 from tf_stitch.passes.clustering import Rejection
 from tf_stitch.passes.expand import Expansion, expand
@@ -44,6 +44,8 @@ def examine(graph: Graph, node: Node, config: Config) -> Expansion | Rejection:
             return because(Reason.DTYPE)
         if graph.type_of(value).shape is None:
             return because(Reason.UNKNOWN_RANK)
+        if any(d == Dim(0) for d in graph.type_of(value).dims):
+            return because(Reason.TOO_SMALL, "it has no elements")
     try:
         return expand(graph, [node.name], sorted(used))
     except Unsupported as refusal:

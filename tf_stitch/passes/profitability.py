@@ -112,9 +112,7 @@ def _is_foldable(graph: Graph, name: str, allowed: frozenset[str]) -> bool:
     return node.op in allowed and node.op not in _ACTIVATIONS
 
 
-def refusal(
-    graph: Graph, members: Sequence[str], views: frozenset[str], config: Config
-) -> tuple[Reason, str] | None:
+def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config: Config) -> tuple[Reason, str] | None:
     """Why a cluster is not worth a kernel, or None."""
     working = [n for n in members if n not in views and _works(graph, n)]
     if len(working) < config.min_cluster_size:

@@ -352,8 +352,9 @@ def _finish(body: Body, drafts: list[_Draft]) -> StitchPlan:
     crossing = sorted({step for draft in drafts for step in draft.loaded})
     groups: list[Group] = []
     for draft in drafts:
-        mine = [s for s in crossing if s in draft.reductions and s not in draft.stored]
-        draft.stored.extend(mine)
+        wanted = {*crossing, *body.outputs}  # a dear step that only its own group reads is not stored after all
+        draft.stored = [s for s in draft.stored if s in wanted]
+        draft.stored += [s for s in crossing if s in draft.reductions and s not in draft.stored]
         groups.append(_freeze(body, draft))
     scratch = tuple(s for s in crossing if s not in body.outputs)
     return StitchPlan(body, tuple(groups), scratch, _schemes(body, groups, set(crossing)))

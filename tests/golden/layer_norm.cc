@@ -1,0 +1,218 @@
+// layer_norm: f32[d0, d1]
+#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/loop.h"
+#include "abi.h"
+using namespace stitch;
+namespace {
+
+struct Call {
+  const f32* add_in;
+  const f32* add_in_2;
+  const f32* mul_in;
+  const f32* add_in_3;
+  f32* add_out;
+  i64 d0;
+  i64 d1;
+  const StitchHost* host;
+};
+
+struct Row0 {
+  Pack<f64, 1> mean = splat<f64, 1>(0.0);
+  Pack<f64, 1> mean_4 = splat<f64, 1>(0.0);
+};
+
+STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, Row0& state) {
+  const f32* add_in_at = call.add_in + row * call.d1;
+  const f32* add_in_2_at = call.add_in_2 + row * call.d1;
+  f32* add_tile_at = add_tile;
+  auto partial0 = accumulator<Sum, 16, 8>(splat<f32, 1>(0.0f));
+  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto add_in = load<L>(add_in_at + n, count);
+    const auto add_in_2 = load<L>(add_in_2_at + n, count);
+    const auto add = add_in + add_in_2;
+    store(add_tile_at + n, add, count);
+    partial0.add(add, count);
+  });
+  state.mean = Sum::of(state.mean, convert<f64>(partial0.result()));
+}
+
+STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, Row0& state) {
+  f32* add_tile_at = add_tile;
+  const auto mean = convert<f32>(state.mean);
+  const auto mean_2 = splat<f32, 1>(f32(call.d1));
+  const auto mean_3 = mean / mean_2;
+  auto partial1 = accumulator<Sum, 16, 8>(splat<f32, 1>(0.0f));
+  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto add = load<L>(add_tile_at + n, count);
+    const auto squareddifference = add - splat<L>(mean_3);
+    const auto squareddifference_2 = square(squareddifference);
+    partial1.add(squareddifference_2, count);
+  });
+  state.mean_4 = Sum::of(state.mean_4, convert<f64>(partial1.result()));
+}
+
+STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, Row0& state) {
+  f32* add_tile_at = add_tile;
+  const f32* mul_in_at = call.mul_in;
+  const f32* add_in_3_at = call.add_in_3;
+  f32* add_out_at = call.add_out + row * call.d1;
+  const auto mean = convert<f32>(state.mean);
+  const auto mean_2 = splat<f32, 1>(f32(call.d1));
+  const auto mean_3 = mean / mean_2;
+  const auto mean_4 = convert<f32>(state.mean_4);
+  const auto mean_5 = mean_4 / mean_2;
+  const auto add_2 = splat<f32, 1>(1e-05f);
+  const auto add_3 = mean_5 + add_2;
+  const auto rsqrt_2 = rsqrt(add_3);
+  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto add = load<L>(add_tile_at + n, count);
+    const auto squareddifference = add - splat<L>(mean_3);
+    const auto mul = squareddifference * splat<L>(rsqrt_2);
+    const auto mul_in = load<L>(mul_in_at + n, count);
+    const auto mul_2 = mul * mul_in;
+    const auto add_in_3 = load<L>(add_in_3_at + n, count);
+    const auto add_4 = mul_2 + add_in_3;
+    store(add_out_at + n, add_4, count);
+  });
+}
+
+void rows_0(void* task, i64 begin_row, i64 end_row) {
+  const Call& call = *static_cast<const Call*>(task);
+  char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64));
+  f32* add_tile = reinterpret_cast<f32*>(tiles + 0);
+  for (i64 row = begin_row; row < end_row; ++row) {
+    Row0 state;
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_tile, state); });
+  }
+}
+
+struct Split0_0 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
+  const auto& split = *static_cast<const Split0_0*>(task);
+  const Call& call = *split.call;
+  char* tiles = split.tiles;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
+  const i64 length = call.d1;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = unit / split.blocks;
+    const i64 begin = unit % split.blocks * 8192;
+    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    Row0 state = split.rows[row];
+    state.mean = Row0{}.mean;
+    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    sweep_0_0(call, row, begin, end, add_tile, state);
+    split.parts[unit] = state;
+  }
+}
+
+struct Split0_1 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
+  const auto& split = *static_cast<const Split0_1*>(task);
+  const Call& call = *split.call;
+  char* tiles = split.tiles;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
+  const i64 length = call.d1;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = unit / split.blocks;
+    const i64 begin = unit % split.blocks * 8192;
+    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    Row0 state = split.rows[row];
+    state.mean_4 = Row0{}.mean_4;
+    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    sweep_0_1(call, row, begin, end, add_tile, state);
+    split.parts[unit] = state;
+  }
+}
+
+struct Split0_2 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
+  const auto& split = *static_cast<const Split0_2*>(task);
+  const Call& call = *split.call;
+  char* tiles = split.tiles;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
+  const i64 length = call.d1;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = unit / split.blocks;
+    const i64 begin = unit % split.blocks * 8192;
+    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    Row0 state = split.rows[row];
+    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    sweep_0_2(call, row, begin, end, add_tile, state);
+    split.parts[unit] = state;
+  }
+}
+
+void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
+  Call call = {};
+  call.host = host;
+  call.d0 = symbols[0];
+  call.d1 = symbols[1];
+  call.add_in = static_cast<const f32*>(inputs[0].data);
+  call.add_in_2 = static_cast<const f32*>(inputs[1].data);
+  call.mul_in = static_cast<const f32*>(inputs[2].data);
+  call.add_in_3 = static_cast<const f32*>(inputs[3].data);
+  call.add_out = static_cast<f32*>(outputs[0]);
+  i64 bytes = 0;
+  char* shared = nullptr;
+  const i64 rows_0_count = call.d0, length_0 = call.d1;
+  const i64 blocks_0 = (length_0 + 8191) / 8192;
+  const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
+  const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64;
+  const i64 tiles_0_offset = bytes;
+  if (split_0) bytes += rows_0_count * tile_bytes_0;
+  const i64 state_0_offset = bytes;
+  if (split_0) bytes += (rows_0_count * (1 + blocks_0) * i64(sizeof(Row0)) + 63) / 64 * 64;
+  if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));
+  if (!split_0) {
+    host->parallel_for(host->context, call.d0, i64(0.54 * f64(call.d1)) + 5, rows_0, &call);
+  } else {
+    auto* rows = reinterpret_cast<Row0*>(shared + state_0_offset);
+    auto* parts = rows + rows_0_count;
+    char* tiles = shared + tiles_0_offset;
+    for (i64 row = 0; row < rows_0_count; ++row) rows[row] = Row0{};
+    Split0_0 task_0 = {&call, blocks_0, rows, parts, tiles};
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1475), split_0_0, &task_0);
+    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
+      Row0& state = rows[unit / blocks_0];
+      state.mean = Sum::of(state.mean, parts[unit].mean);
+    }
+    Split0_1 task_1 = {&call, blocks_0, rows, parts, tiles};
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1475), split_0_1, &task_1);
+    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
+      Row0& state = rows[unit / blocks_0];
+      state.mean_4 = Sum::of(state.mean_4, parts[unit].mean_4);
+    }
+    Split0_2 task_2 = {&call, blocks_0, rows, parts, tiles};
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1475), split_0_2, &task_2);
+  }
+}
+
+int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {
+  if (inputs[0].rank != 2 || inputs[1].rank != 2 || inputs[2].rank != 1 || inputs[3].rank != 1) return 1;
+  const i64 d0 = inputs[0].dims[0];
+  symbols[0] = d0;
+  const i64 d1 = inputs[0].dims[1];
+  symbols[1] = d1;
+  if (inputs[1].dims[0] != d0) return 2;
+  if (inputs[1].dims[1] != d1) return 3;
+  if (inputs[2].dims[0] != d1) return 4;
+  if (inputs[3].dims[0] != d1) return 5;
+  dims[0] = d0;
+  dims[1] = d1;
+  (void)inputs, (void)symbols, (void)dims;
+  return 0;
+}
+
+const int ranks[] = {2};
+const int forwards[] = {0, 0, 1, 0, -1};
+const char* const guards[] = {"the inputs have the ranks that were planned for", "dim 0 of input 1 is d0", "dim 1 of input 1 is d1", "dim 0 of input 2 is d1", "dim 0 of input 3 is d1"};
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const StitchKernel tf_stitch_kernel = {
+    TF_STITCH_ABI_VERSION, 4, 1, 2, 5,
+    ranks, forwards, "layer_norm", guards, shape, run};

@@ -1,0 +1,232 @@
+// masked_softmax: f32[d0, 3, d2, d1]
+#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/loop.h"
+#include "abi.h"
+using namespace stitch;
+namespace {
+
+struct Call {
+  const f32* sub_in;
+  const f32* mul_in;
+  f32* softmax_out;
+  i64 d0;
+  i64 d1;
+  i64 d2;
+  const StitchHost* host;
+};
+
+struct Row0 {
+  Pack<f32, 1> softmax = splat<f32, 1>(-__builtin_inff());
+  Pack<f64, 1> softmax_4 = splat<f64, 1>(0.0);
+};
+
+STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, f32* softmax_3_tile, Row0& state) {
+  [[maybe_unused]] const i64 o2 = row % (call.d2);
+  [[maybe_unused]] const i64 r2 = row / (call.d2);
+  [[maybe_unused]] const i64 o1 = r2 % (3);
+  [[maybe_unused]] const i64 r1 = r2 / (3);
+  [[maybe_unused]] const i64 o0 = r1;
+  const f32* sub_in_at = call.sub_in + o0 * call.d1;
+  const f32* mul_in_at = call.mul_in + o0 * (3 * call.d1 * call.d2) + o1 * (call.d1 * call.d2) + o2 * call.d1;
+  f32* add_tile_at = add_tile;
+  const auto mul = splat<f32, 1>(-10000.0f);
+  const auto sub = splat<f32, 1>(1.0f);
+  const auto mul_3 = splat<f32, 1>(0.125f);
+  auto partial0 = accumulator<Largest, 16, 8>(splat<f32, 1>(-__builtin_inff()));
+  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto sub_in = load<L>(sub_in_at + n, count);
+    const auto sub_2 = splat<L>(sub) - sub_in;
+    const auto mul_2 = splat<L>(mul) * sub_2;
+    const auto mul_in = load<L>(mul_in_at + n, count);
+    const auto mul_4 = splat<L>(mul_3) * mul_in;
+    const auto add = mul_2 + mul_4;
+    store(add_tile_at + n, add, count);
+    partial0.add(add, count);
+  });
+  state.softmax = Largest::of(state.softmax, partial0.result());
+}
+
+STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, f32* softmax_3_tile, Row0& state) {
+  [[maybe_unused]] const i64 o2 = row % (call.d2);
+  [[maybe_unused]] const i64 r2 = row / (call.d2);
+  [[maybe_unused]] const i64 o1 = r2 % (3);
+  [[maybe_unused]] const i64 r1 = r2 / (3);
+  [[maybe_unused]] const i64 o0 = r1;
+  f32* add_tile_at = add_tile;
+  f32* softmax_3_tile_at = softmax_3_tile;
+  const auto softmax = state.softmax;
+  auto partial1 = accumulator<Sum, 16, 8>(splat<f32, 1>(0.0f));
+  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto add = load<L>(add_tile_at + n, count);
+    const auto softmax_2 = add - splat<L>(softmax);
+    const auto softmax_3 = exp(softmax_2);
+    store(softmax_3_tile_at + n, softmax_3, count);
+    partial1.add(softmax_3, count);
+  });
+  state.softmax_4 = Sum::of(state.softmax_4, convert<f64>(partial1.result()));
+}
+
+STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, f32* softmax_3_tile, Row0& state) {
+  [[maybe_unused]] const i64 o2 = row % (call.d2);
+  [[maybe_unused]] const i64 r2 = row / (call.d2);
+  [[maybe_unused]] const i64 o1 = r2 % (3);
+  [[maybe_unused]] const i64 r1 = r2 / (3);
+  [[maybe_unused]] const i64 o0 = r1;
+  f32* softmax_3_tile_at = softmax_3_tile;
+  f32* softmax_out_at = call.softmax_out + o0 * (3 * call.d1 * call.d2) + o1 * (call.d1 * call.d2) + o2 * call.d1;
+  const auto softmax_4 = convert<f32>(state.softmax_4);
+  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto softmax_3 = load<L>(softmax_3_tile_at + n, count);
+    const auto softmax_5 = softmax_3 / splat<L>(softmax_4);
+    store(softmax_out_at + n, softmax_5, count);
+  });
+}
+
+void rows_0(void* task, i64 begin_row, i64 end_row) {
+  const Call& call = *static_cast<const Call*>(task);
+  char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64));
+  f32* add_tile = reinterpret_cast<f32*>(tiles + 0);
+  f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + 0 + (call.d1 * 4 + 63) / 64 * 64);
+  for (i64 row = begin_row; row < end_row; ++row) {
+    Row0 state;
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state); });
+  }
+}
+
+struct Split0_0 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
+  const auto& split = *static_cast<const Split0_0*>(task);
+  const Call& call = *split.call;
+  char* tiles = split.tiles;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 length = call.d1;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = unit / split.blocks;
+    const i64 begin = unit % split.blocks * 8192;
+    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    Row0 state = split.rows[row];
+    state.softmax = Row0{}.softmax;
+    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
+    sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state);
+    split.parts[unit] = state;
+  }
+}
+
+struct Split0_1 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
+  const auto& split = *static_cast<const Split0_1*>(task);
+  const Call& call = *split.call;
+  char* tiles = split.tiles;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 length = call.d1;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = unit / split.blocks;
+    const i64 begin = unit % split.blocks * 8192;
+    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    Row0 state = split.rows[row];
+    state.softmax_4 = Row0{}.softmax_4;
+    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
+    sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state);
+    split.parts[unit] = state;
+  }
+}
+
+struct Split0_2 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
+  const auto& split = *static_cast<const Split0_2*>(task);
+  const Call& call = *split.call;
+  char* tiles = split.tiles;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 length = call.d1;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = unit / split.blocks;
+    const i64 begin = unit % split.blocks * 8192;
+    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    Row0 state = split.rows[row];
+    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
+    sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state);
+    split.parts[unit] = state;
+  }
+}
+
+void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
+  Call call = {};
+  call.host = host;
+  call.d0 = symbols[0];
+  call.d1 = symbols[1];
+  call.d2 = symbols[2];
+  call.sub_in = static_cast<const f32*>(inputs[0].data);
+  call.mul_in = static_cast<const f32*>(inputs[1].data);
+  call.softmax_out = static_cast<f32*>(outputs[0]);
+  i64 bytes = 0;
+  char* shared = nullptr;
+  const i64 rows_0_count = call.d0 * 3 * call.d2, length_0 = call.d1;
+  const i64 blocks_0 = (length_0 + 8191) / 8192;
+  const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
+  const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 tiles_0_offset = bytes;
+  if (split_0) bytes += rows_0_count * tile_bytes_0;
+  const i64 state_0_offset = bytes;
+  if (split_0) bytes += (rows_0_count * (1 + blocks_0) * i64(sizeof(Row0)) + 63) / 64 * 64;
+  if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));
+  if (!split_0) {
+    host->parallel_for(host->context, call.d0 * 3 * call.d2, i64(0.95 * f64(call.d1)) + 5, rows_0, &call);
+  } else {
+    auto* rows = reinterpret_cast<Row0*>(shared + state_0_offset);
+    auto* parts = rows + rows_0_count;
+    char* tiles = shared + tiles_0_offset;
+    for (i64 row = 0; row < rows_0_count; ++row) rows[row] = Row0{};
+    Split0_0 task_0 = {&call, blocks_0, rows, parts, tiles};
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(2594), split_0_0, &task_0);
+    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
+      Row0& state = rows[unit / blocks_0];
+      state.softmax = Largest::of(state.softmax, parts[unit].softmax);
+    }
+    Split0_1 task_1 = {&call, blocks_0, rows, parts, tiles};
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(2594), split_0_1, &task_1);
+    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
+      Row0& state = rows[unit / blocks_0];
+      state.softmax_4 = Sum::of(state.softmax_4, parts[unit].softmax_4);
+    }
+    Split0_2 task_2 = {&call, blocks_0, rows, parts, tiles};
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(2594), split_0_2, &task_2);
+  }
+}
+
+int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {
+  if (inputs[0].rank != 4 || inputs[1].rank != 4) return 1;
+  const i64 d0 = inputs[0].dims[0];
+  symbols[0] = d0;
+  const i64 d1 = inputs[0].dims[3];
+  symbols[1] = d1;
+  const i64 d2 = inputs[1].dims[2];
+  symbols[2] = d2;
+  if (inputs[0].dims[1] != 1) return 2;
+  if (inputs[0].dims[2] != 1) return 3;
+  if (inputs[1].dims[0] != d0) return 4;
+  if (inputs[1].dims[1] != 3) return 5;
+  if (inputs[1].dims[3] != d1) return 6;
+  dims[0] = d0;
+  dims[1] = 3;
+  dims[2] = d2;
+  dims[3] = d1;
+  (void)inputs, (void)symbols, (void)dims;
+  return 0;
+}
+
+const int ranks[] = {4};
+const int forwards[] = {1, 0, -1};
+const char* const guards[] = {"the inputs have the ranks that were planned for", "dim 1 of input 0 is 1", "dim 2 of input 0 is 1", "dim 0 of input 1 is d0", "dim 1 of input 1 is 3", "dim 3 of input 1 is d1"};
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const StitchKernel tf_stitch_kernel = {
+    TF_STITCH_ABI_VERSION, 2, 1, 3, 6,
+    ranks, forwards, "masked_softmax", guards, shape, run};

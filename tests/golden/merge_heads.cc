@@ -1,0 +1,83 @@
+// merge_heads: f32[16*d0, 32]
+#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/loop.h"
+#include "abi.h"
+using namespace stitch;
+namespace {
+
+struct Call {
+  const f32* mul_in;
+  const f32* add_in;
+  f32* add_out;
+  i64 d0;
+  const StitchHost* host;
+};
+
+STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
+  [[maybe_unused]] const i64 o2 = row % (4);
+  [[maybe_unused]] const i64 r2 = row / (4);
+  [[maybe_unused]] const i64 o1 = r2 % (16);
+  [[maybe_unused]] const i64 r1 = r2 / (16);
+  [[maybe_unused]] const i64 o0 = r1;
+  const f32* mul_in_at = call.mul_in + o0 * 512 + o1 * 8 + o2 * 128;
+  const f32* add_in_at = call.add_in + o0 * 512 + o1 * 32 + o2 * 8;
+  f32* add_out_at = call.add_out + o0 * 512 + o1 * 32 + o2 * 8;
+  const auto mul = splat<f32, 1>(2.0f);
+  for_wide_lanes<8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+    constexpr int L = decltype(width)::lanes;
+    const auto mul_in = load<L>(mul_in_at + n, count);
+    const auto mul_2 = splat<L>(mul) * mul_in;
+    const auto add_in = load<L>(add_in_at + n, count);
+    const auto add = mul_2 + add_in;
+    store(add_out_at + n, add, count);
+  });
+}
+
+void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
+  const Call& call = *static_cast<const Call*>(task);
+  const i64 length = 8, blocks = (length + 4095) / 4096;
+  for (i64 unit = begin_unit; unit < end_unit; ++unit) {
+    const i64 row = blocks == 1 ? unit : unit / blocks;
+    const i64 begin = blocks == 1 ? 0 : unit % blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
+    sweep_0_0(call, row, begin, end);
+  }
+}
+
+void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
+  Call call = {};
+  call.host = host;
+  call.d0 = symbols[0];
+  call.mul_in = static_cast<const f32*>(inputs[0].data);
+  call.add_in = static_cast<const f32*>(inputs[1].data);
+  call.add_out = static_cast<f32*>(outputs[0]);
+  {
+    const i64 length = 8, blocks = (length + 4095) / 4096;
+    const i64 unit = length < 4096 ? length : 4096;
+    host->parallel_for(host->context, call.d0 * 16 * 4 * blocks, i64(0.19 * f64(unit)) + 2, blocks_0, &call);
+  }
+}
+
+int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {
+  if (inputs[0].rank != 4 || inputs[1].rank != 2) return 1;
+  const i64 d0 = inputs[0].dims[0];
+  symbols[0] = d0;
+  if (inputs[0].dims[1] != 4) return 2;
+  if (inputs[0].dims[2] != 16) return 3;
+  if (inputs[0].dims[3] != 8) return 4;
+  if (inputs[1].dims[0] != (16 * d0)) return 5;
+  if (inputs[1].dims[1] != 32) return 6;
+  dims[0] = (16 * d0);
+  dims[1] = 32;
+  (void)inputs, (void)symbols, (void)dims;
+  return 0;
+}
+
+const int ranks[] = {2};
+const int forwards[] = {1, 0, -1};
+const char* const guards[] = {"the inputs have the ranks that were planned for", "dim 1 of input 0 is 4", "dim 2 of input 0 is 16", "dim 3 of input 0 is 8", "dim 0 of input 1 is 16*d0", "dim 1 of input 1 is 32"};
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const StitchKernel tf_stitch_kernel = {
+    TF_STITCH_ABI_VERSION, 2, 1, 1, 6,
+    ranks, forwards, "merge_heads", guards, shape, run};
