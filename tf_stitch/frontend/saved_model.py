@@ -7,10 +7,8 @@ inside, as attributes of the StitchOps: nothing is compiled where it is served.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from tf_stitch.frontend.convertible import fetched_names, redirect_contexts, ref
 from tf_stitch.frontend.engine import engine_for
 from tf_stitch.frontend.importer import import_function_def, import_graph_def
 from tf_stitch.frontend.protos import SavedModel
+from tf_stitch.frontend.replacement import replacing, sweep
 from tf_stitch.frontend.rewrite import OP, rewrite_function_def, rewrite_graph_def
 from tf_stitch.runtime import stitch_op as _registered  # noqa: F401  registers StitchOp
 
@@ -65,14 +64,16 @@ def convert_saved_model(
       EnvironmentProblem: where there is no compiler.
     """
     source, destination = Path(src), Path(dst)
-    _check_paths(source, destination, force=force)
-    saved_model = _read(source)
+    _check_source(source, destination)
+    sweep(destination)
+    _check_destination(destination, force=force)
+    saved_model = read_saved_model(source)
     if _is_stitched(saved_model):
         nodes = _count_nodes(saved_model)
         return Conversion(source, None, nodes, nodes, already_stitched=True)
     config = config or Config()
     tell = progress or _say_nothing
-    units, skipped = _units(saved_model, tell)
+    units, skipped = units_of(saved_model, tell)
     results = engine_for(config).stitch([u.graph for u in units], progress)
     editing = _edited(saved_model, units, results)
     conversion = replace(_summary(source, saved_model, editing, results), skipped=skipped)
@@ -91,7 +92,7 @@ def _say_nothing(_stage: str, _done: int, _of: int) -> None:
 # ---- Reading -----------------------------------------------------------------------------------------------
 
 
-def _check_paths(source: Path, destination: Path, *, force: bool) -> None:
+def _check_source(source: Path, destination: Path) -> None:
     if source.is_file():
         if source.suffix in (".keras", ".h5", ".hdf5"):
             raise UsageError(f"{source} is a Keras file; write a SavedModel with `model.export(DIR)` and convert that.")
@@ -103,6 +104,9 @@ def _check_paths(source: Path, destination: Path, *, force: bool) -> None:
         raise UsageError("source and destination are the same directory; a model is never converted in place.")
     if target.is_relative_to(real) or real.is_relative_to(target):
         raise UsageError(f"one of {source} and {destination} is inside the other; choose a directory beside it.")
+
+
+def _check_destination(destination: Path, *, force: bool) -> None:
     if not os.path.lexists(destination):
         return
     if not force:
@@ -112,7 +116,7 @@ def _check_paths(source: Path, destination: Path, *, force: bool) -> None:
         raise UsageError(f"{destination} is not a SavedModel; it is not replaced, even by force.")
 
 
-def _read(source: Path) -> Proto:
+def read_saved_model(source: Path) -> Proto:
     """The proto of a SavedModel.
 
     Raises:
@@ -159,7 +163,7 @@ def _count_nodes(saved_model: Proto) -> int:
 
 
 @dataclass(frozen=True)
-class _Unit:
+class Unit:
     """A function, or a main graph, to be stitched. `function` is "" for the latter."""
 
     meta_graph: int
@@ -167,9 +171,9 @@ class _Unit:
     graph: Graph
 
 
-def _units(saved_model: Proto, tell: Progress) -> tuple[list[_Unit], dict[str, str]]:
+def units_of(saved_model: Proto, tell: Progress) -> tuple[list[Unit], dict[str, str]]:
     """Every graph that may be stitched, and the functions that may not with the reason."""
-    units: list[_Unit] = []
+    units: list[Unit] = []
     skipped: dict[str, str] = {}
     for number, meta_graph in enumerate(saved_model.meta_graphs):
         graph_def = meta_graph.graph_def
@@ -179,10 +183,10 @@ def _units(saved_model: Proto, tell: Progress) -> tuple[list[_Unit], dict[str, s
         wanted = [name for name in functions if name not in refused]
         for done, name in enumerate(wanted):
             tell("import", done, len(wanted) + 1)
-            units.append(_Unit(number, name, import_function_def(functions[name], functions)))
+            units.append(Unit(number, name, import_function_def(functions[name], functions)))
         tell("import", len(wanted), len(wanted) + 1)
         graph = import_graph_def(graph_def, fetched=fetched_names(meta_graph))
-        units.append(_Unit(number, "", graph))
+        units.append(Unit(number, "", graph))
         tell("import", len(wanted) + 1, len(wanted) + 1)
     return units, skipped
 
@@ -200,7 +204,7 @@ class _Editing:
         self.clusters: list[ConvertedCluster] = []
         self.fallback_nodes = 0
 
-    def edit_meta_graph(self, number: int, made: Sequence[tuple[_Unit, Stitched]]) -> None:
+    def edit_meta_graph(self, number: int, made: Sequence[tuple[Unit, Stitched]]) -> None:
         """Puts the stitched functions and main graph of one meta graph in the place of the old ones."""
         original = self._original.meta_graphs[number].graph_def
         meta_graph = self.proto.meta_graphs[number]
@@ -241,7 +245,7 @@ def _stitch_names(nodes: Sequence[Proto], stitched: Stitched) -> tuple[str, ...]
     return tuple(by_first[made.cluster.nodes[0]] for made in stitched.clusters)
 
 
-def _edited(saved_model: Proto, units: Sequence[_Unit], results: Sequence[Stitched]) -> _Editing:
+def _edited(saved_model: Proto, units: Sequence[Unit], results: Sequence[Stitched]) -> _Editing:
     editing = _Editing(saved_model)
     made = [(unit, stitched) for unit, stitched in zip(units, results, strict=True) if stitched.clusters]
     for number in sorted({unit.meta_graph for unit, _ in made}):
@@ -290,37 +294,13 @@ def _write(saved_model: Proto, source: Path, destination: Path) -> None:
         content = saved_model.SerializeToString(deterministic=True)
     except ValueError as error:  # protobuf ends at 2 GB
         raise StitchError(f"the converted model does not fit into a proto: {error}.") from error
-    parent = destination.absolute().parent
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", suffix=".partial", dir=parent))
-    except OSError as error:
-        raise UsageError(f"{parent} cannot be written to: {error}.") from error
-    try:
-        model = scratch / "model"
-        shutil.copytree(source, model)
-        (model / _TEXT).unlink(missing_ok=True)
-        (model / _BINARY).write_bytes(content)
-        if (model / _FINGERPRINT).is_file():
-            (model / _FINGERPRINT).unlink()
-            fingerprinting_utils.write_fingerprint(str(model))
-        _publish(model, destination, scratch)
+        with replacing(destination) as model:
+            shutil.copytree(source, model)
+            (model / _TEXT).unlink(missing_ok=True)
+            (model / _BINARY).write_bytes(content)
+            if (model / _FINGERPRINT).is_file():
+                (model / _FINGERPRINT).unlink()
+                fingerprinting_utils.write_fingerprint(str(model))
     except OSError as error:
         raise UsageError(f"{destination} cannot be written: {error}.") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _publish(model: Path, destination: Path, scratch: Path) -> None:
-    """Moves the finished model to its place; what was there is kept until it is."""
-    if not os.path.lexists(destination):
-        model.replace(destination)
-        return
-    old = scratch / "old"
-    destination.replace(old)
-    try:
-        model.replace(destination)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            old.replace(destination)
-        raise

@@ -104,9 +104,10 @@ class Dim:
         return self.coefficient == 1 and not self.symbols
 
     def __mul__(self, other: Dim) -> Dim:
-        if not self.symbols and not other.symbols:
-            return Dim(self.coefficient * other.coefficient)
-        return Dim(self.coefficient * other.coefficient, tuple(sorted(self.symbols + other.symbols)))
+        coefficient = self.coefficient * other.coefficient
+        if coefficient == 0 or not (self.symbols or other.symbols):
+            return Dim(coefficient)  # there is one zero
+        return Dim(coefficient, tuple(sorted(self.symbols + other.symbols)))
 
     def divided_by(self, other: Dim) -> Dim | None:
         """`self / other` where the division is exact for every value of the symbols, else None."""

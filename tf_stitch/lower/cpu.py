@@ -7,8 +7,8 @@
   COLUMNS no reduction, short rows: a task is some rows; it takes them a vector of columns at a time, whose
           parameters (a bias per channel, over NHWC) stay in registers down all of its rows
 
-Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that holds
-its channels again and again.
+Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that
+holds its channels again and again.
 
     x[row, 24] * alpha[24]   ->   x[n] * alpha_repeated[n - begin]      blocks are a multiple of 24 long
 

@@ -8,6 +8,7 @@ from tf_stitch.config import Config
 from tf_stitch.errors import Reason
 from tf_stitch.ir.body import Input, Reduce, Reshape
 from tf_stitch.ir.graph import Graph, Value
+from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes.expand import Expansion
 
@@ -18,6 +19,8 @@ _FOLDED_INTO = {
 }
 _ACTIVATIONS = frozenset("Relu Relu6 Elu LeakyRelu Tanh Sigmoid".split())
 # Not worth a kernel, however many of them.
+_TINY = 16  # elements
+_SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could be measured
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
 
@@ -117,7 +120,15 @@ def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config:
     working = [n for n in members if n not in views and _works(graph, n)]
     if len(working) < config.min_cluster_size:
         return Reason.TOO_SMALL, f"{len(working)} node(s) that do work"
+    if len(working) < _SMALL_CLUSTER and all(_is_tiny(graph, n) for n in working):
+        return Reason.TOO_SMALL, f"{len(working)} node(s) of a few elements each"
     return None
+
+
+def _is_tiny(graph: Graph, name: str) -> bool:
+    """Whether a node makes so little that it is over before a kernel is called."""
+    shape = graph.nodes[name].types[0].shape
+    return shape is not None and product(shape).is_static and product(shape).coefficient <= _TINY
 
 
 def _works(graph: Graph, name: str) -> bool:

@@ -86,51 +86,66 @@ class NestPrinter:
 
     def _sweep(self, number: int, sweep: Sweep) -> list[str]:
         scope = Scope(self.nest)
-        head = self._coordinates()
-        head += scope.pointers(sweep.row + sweep.elements)
+        head = self._coordinates() + scope.pointers(sweep.row + sweep.elements)
         head += [line for s in sweep.row for line in scope.scalar(s)]
-        lanes, narrow = self.schedule.lanes, self.schedule.narrow
         reductions = self._of_sweep(number)
-        for index, r in reductions:
-            neutral = self._neutral(r, register(r.dtype))
-            combine = self._combine(r)
-            wide, small = (lanes, narrow) if self.schedule.body == "both" else (lanes, lanes)
-            if self.schedule.body == "narrow":
-                wide, small = narrow, narrow
-            head.append(f"auto partial{index} = accumulator<{combine}, {wide}, {small}>({neutral});")
+        head += [f"auto partial{index} = {self._accumulator(r)};" for index, r in reductions]
+        fold = [line for index, r in reductions for line in self._fold(index, r)]
         body = [line for s in sweep.elements for line in scope.vector(s)]
+        name = f"sweep_{self.number}_{number}"
+        return [
+            self._signature(name, ", i64 begin, i64 end"),
+            *("  " + line for line in head + self._loops(body, fold, reductions) + fold),
+            "}",
+            "",
+        ]
+
+    def _loops(self, body: list[str], fold: list[str], reductions: list[tuple[int, Reduction]]) -> list[str]:
+        """The vector loop, within loops over the inner axes before the last."""
+        lanes, narrow = self.schedule.lanes, self.schedule.narrow
         loop = {
             "both": f"for_lanes<{lanes}, {narrow}>",
             "wide": f"for_wide_lanes<{lanes}>",
             "narrow": f"for_narrow_lanes<{narrow}>",
         }[self.schedule.body]
-        loops: list[str] = []
-        depth = 0
-        for axis, extent in enumerate(self.nest.inner[:-1]):
-            loops.append("  " * depth + f"for (i64 i{axis} = 0; i{axis} < {dim(extent, 'call.')}; ++i{axis})")
-            depth += 1
-        pad = "  " * depth
-        loops.append(
-            pad
-            + f"{loop}(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) "
-            + "STITCH_LAMBDA {"
-        )
-        loops.append(pad + "  constexpr int L = decltype(width)::lanes;")
-        loops += [pad + "  " + line for line in body]
-        loops.append(pad + "});")
-        tail: list[str] = []
-        for index, r in reductions:
-            partial = f"partial{index}.result()"
-            if accumulator_type(r) != register(r.dtype):
-                partial = f"convert<{accumulator_type(r)}>({partial})"
-            tail.append(f"state.{r.name} = {self._combine(r)}::of(state.{r.name}, {partial});")
-        name = f"sweep_{self.number}_{number}"
-        return [
-            self._signature(name, ", i64 begin, i64 end"),
-            *("  " + line for line in head + loops + tail),
-            "}",
-            "",
+        vector = [
+            f"{loop}(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
+            "  constexpr int L = decltype(width)::lanes;",
+            *("  " + line for line in body),
+            "});",
         ]
+        if len(self.nest.inner) == 1:
+            return vector
+        lines = [
+            "  " * axis + f"for (i64 i{axis} = 0; i{axis} < {dim(extent, 'call.')}; ++i{axis}) {{"
+            for axis, extent in enumerate(self.nest.inner[:-1])
+        ]
+        depth = len(lines)
+        if fold:  # as often as where there is one inner axis, so that long sums lose as little
+            vector += [
+                f"if ((folded += end - begin) >= {self.schedule.block}) {{",
+                *("  " + line for line in fold),
+                *(f"  partial{index} = {self._accumulator(r)};" for index, r in reductions),
+                "  folded = 0;",
+                "}",
+            ]
+            lines.insert(0, "i64 folded = 0;")
+        lines += ["  " * depth + line for line in vector]
+        return lines + ["  " * axis + "}" for axis in range(depth - 1, -1, -1)]
+
+    def _accumulator(self, reduction: Reduction) -> str:
+        lanes, narrow = self.schedule.lanes, self.schedule.narrow
+        widths = {"both": (lanes, narrow), "wide": (lanes, lanes), "narrow": (narrow, narrow)}[self.schedule.body]
+        neutral = self._neutral(reduction, register(reduction.dtype))
+        return f"accumulator<{self._combine(reduction)}, {widths[0]}, {widths[1]}>({neutral})"
+
+    def _fold(self, index: int, reduction: Reduction) -> list[str]:
+        """Adds what the lanes hold to the row's result."""
+        partial, wide = f"partial{index}.result()", accumulator_type(reduction)
+        if wide != register(reduction.dtype):
+            partial = f"convert<{wide}>({partial})"
+        name = f"state.{reduction.name}"
+        return [f"{name} = {self._combine(reduction)}::of({name}, {partial});"]
 
     def _finish(self) -> list[str]:
         scope = Scope(self.nest)
