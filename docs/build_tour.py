@@ -26,7 +26,7 @@ from tf_stitch.plan.printer import print_plan
 from tf_stitch.plan.target import Target
 from tf_stitch.report import explain
 from tf_stitch.report.explain import NoToolchain
-from tf_stitch.report.graphs import of_function
+from tf_stitch.frontend.explainable import of_function
 
 TOUR = Path(__file__).with_name("tour.md")
 _CPU = "x86-64-v3"
@@ -51,7 +51,7 @@ def blocks() -> dict[str, str]:
     (graph,) = of_function(layer_norm, SIGNATURE, {}).graphs
     seen: dict[str, Any] = {}
     target = Target.baseline(_CPU)
-    toolchain: Any = NoToolchain(target.requires)
+    toolchain = NoToolchain(target.requires)
     (stitched,) = pipeline.stitch_all([graph], Config(), target, toolchain, observer=seen.__setitem__)
     (made,) = stitched.clusters
     kernel, schedules = seen["kernel"]

@@ -26,8 +26,7 @@ from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
 from tf_stitch.render.cpp import render
-from tf_stitch.toolchain.artifact import Artifact, Source
-from tf_stitch.toolchain.host import HostToolchain
+from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
 
 _LOG = logging.getLogger("tf_stitch")
 
@@ -55,7 +54,7 @@ class Stitched:
     rejections: tuple[Rejection, ...]
 
 
-def stitch(graph: Graph, config: Config, target: Target, toolchain: HostToolchain) -> Stitched:
+def stitch(graph: Graph, config: Config, target: Target, toolchain: Toolchain) -> Stitched:
     """Stages 3 to 7 for one graph; see `stitch_all`."""
     return stitch_all([graph], config, target, toolchain)[0]
 
@@ -64,7 +63,7 @@ def stitch_all(
     graphs: Sequence[Graph],
     config: Config,
     target: Target,
-    toolchain: HostToolchain,
+    toolchain: Toolchain,
     progress: Progress | None = None,
     observer: Observer | None = None,
 ) -> list[Stitched]:

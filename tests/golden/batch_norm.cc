@@ -45,39 +45,37 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-STITCH_INLINE void sweep_1_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
-  [[maybe_unused]] const i64 o1 = row % ((7 * call.d1));
-  [[maybe_unused]] const i64 r1 = row / ((7 * call.d1));
-  [[maybe_unused]] const i64 o0 = r1;
+STITCH_INLINE void sweep_1_0(const Call& call, i64 begin_row, i64 end_row) {
   f32* fusedbatchnormv3_scratch_at = call.fusedbatchnormv3_scratch;
-  const f32* fusedbatchnormv3_in_3_at = call.fusedbatchnormv3_in_3 + o0 * (168 * call.d1) + o1 * 24;
   const f32* fusedbatchnormv3_in_4_at = call.fusedbatchnormv3_in_4;
   const f32* fusedbatchnormv3_in_5_at = call.fusedbatchnormv3_in_5;
-  f32* mul_out_at = call.mul_out + o0 * (168 * call.d1) + o1 * 24;
   const auto mul = splat<f32, 1>(2.0f);
-  for_wide_lanes<8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
-    constexpr int L = decltype(width)::lanes;
+  for (i64 n = 0; n < 24; n += 8) {
+    constexpr int L = 8;
+    constexpr All count;
     const auto fusedbatchnormv3_scratch = load<L>(fusedbatchnormv3_scratch_at + n, count);
-    const auto fusedbatchnormv3_in = load<L>(fusedbatchnormv3_in_3_at + n, count);
     const auto fusedbatchnormv3_in_2 = load<L>(fusedbatchnormv3_in_4_at + n, count);
-    const auto fusedbatchnormv3 = fusedbatchnormv3_in - fusedbatchnormv3_in_2;
-    const auto fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
     const auto fusedbatchnormv3_in_3 = load<L>(fusedbatchnormv3_in_5_at + n, count);
-    const auto fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_3;
-    const auto relu_2 = relu(fusedbatchnormv3_3);
-    const auto mul_2 = splat<L>(mul) * relu_2;
-    store(mul_out_at + n, mul_2, count);
-  });
+    for (i64 row = begin_row; row < end_row; ++row) {
+      const f32* fusedbatchnormv3_in_3_at = call.fusedbatchnormv3_in_3 + row * 24;
+      f32* mul_out_at = call.mul_out + row * 24;
+      const auto fusedbatchnormv3_in = load<L>(fusedbatchnormv3_in_3_at + n, count);
+      const auto fusedbatchnormv3 = fusedbatchnormv3_in - fusedbatchnormv3_in_2;
+      const auto fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
+      const auto fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_3;
+      const auto relu_2 = relu(fusedbatchnormv3_3);
+      const auto mul_2 = splat<L>(mul) * relu_2;
+      store(mul_out_at + n, mul_2, count);
+    }
+  }
 }
 
 void blocks_1(void* task, i64 begin_unit, i64 end_unit) {
   const Call& call = *static_cast<const Call*>(task);
-  const i64 length = 24, blocks = (length + 4095) / 4096;
+  const i64 rows = (7 * call.d0 * call.d1);
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
-    const i64 row = blocks == 1 ? unit : unit / blocks;
-    const i64 begin = blocks == 1 ? 0 : unit % blocks * 4096;
-    const i64 end = begin + 4096 < length ? begin + 4096 : length;
-    sweep_1_0(call, row, begin, end);
+    const i64 begin = unit * 170, end = begin + 170 < rows ? begin + 170 : rows;
+    sweep_1_0(call, begin, end);
   }
 }
 
@@ -103,11 +101,7 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
     const i64 unit = length < 4096 ? length : 4096;
     host->parallel_for(host->context, 1 * blocks, i64(0.44 * f64(unit)) + 2, blocks_0, &call);
   }
-  {
-    const i64 length = 24, blocks = (length + 4095) / 4096;
-    const i64 unit = length < 4096 ? length : 4096;
-    host->parallel_for(host->context, call.d0 * (7 * call.d1) * blocks, i64(0.35 * f64(unit)) + 2, blocks_1, &call);
-  }
+  host->parallel_for(host->context, ((7 * call.d0 * call.d1) + 169) / 170, 1430, blocks_1, &call);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

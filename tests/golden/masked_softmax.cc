@@ -21,13 +21,11 @@ struct Row0 {
 };
 
 STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, f32* softmax_3_tile, Row0& state) {
-  [[maybe_unused]] const i64 o2 = row % (call.d2);
-  [[maybe_unused]] const i64 r2 = row / (call.d2);
-  [[maybe_unused]] const i64 o1 = r2 % (3);
-  [[maybe_unused]] const i64 r1 = r2 / (3);
+  [[maybe_unused]] const i64 o1 = row % ((3 * call.d2));
+  [[maybe_unused]] const i64 r1 = row / ((3 * call.d2));
   [[maybe_unused]] const i64 o0 = r1;
   const f32* sub_in_at = call.sub_in + o0 * call.d1;
-  const f32* mul_in_at = call.mul_in + o0 * (3 * call.d1 * call.d2) + o1 * (call.d1 * call.d2) + o2 * call.d1;
+  const f32* mul_in_at = call.mul_in + o0 * (3 * call.d1 * call.d2) + o1 * call.d1;
   f32* add_tile_at = add_tile;
   const auto mul = splat<f32, 1>(-10000.0f);
   const auto sub = splat<f32, 1>(1.0f);
@@ -48,10 +46,8 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, f32* softmax_3_tile, Row0& state) {
-  [[maybe_unused]] const i64 o2 = row % (call.d2);
-  [[maybe_unused]] const i64 r2 = row / (call.d2);
-  [[maybe_unused]] const i64 o1 = r2 % (3);
-  [[maybe_unused]] const i64 r1 = r2 / (3);
+  [[maybe_unused]] const i64 o1 = row % ((3 * call.d2));
+  [[maybe_unused]] const i64 r1 = row / ((3 * call.d2));
   [[maybe_unused]] const i64 o0 = r1;
   f32* add_tile_at = add_tile;
   f32* softmax_3_tile_at = softmax_3_tile;
@@ -69,13 +65,11 @@ STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, f32* softmax_3_tile, Row0& state) {
-  [[maybe_unused]] const i64 o2 = row % (call.d2);
-  [[maybe_unused]] const i64 r2 = row / (call.d2);
-  [[maybe_unused]] const i64 o1 = r2 % (3);
-  [[maybe_unused]] const i64 r1 = r2 / (3);
+  [[maybe_unused]] const i64 o1 = row % ((3 * call.d2));
+  [[maybe_unused]] const i64 r1 = row / ((3 * call.d2));
   [[maybe_unused]] const i64 o0 = r1;
   f32* softmax_3_tile_at = softmax_3_tile;
-  f32* softmax_out_at = call.softmax_out + o0 * (3 * call.d1 * call.d2) + o1 * (call.d1 * call.d2) + o2 * call.d1;
+  f32* softmax_out_at = call.softmax_out + o0 * (3 * call.d1 * call.d2) + o1 * call.d1;
   const auto softmax_4 = convert<f32>(state.softmax_4);
   for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
@@ -168,7 +162,7 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   call.softmax_out = static_cast<f32*>(outputs[0]);
   i64 bytes = 0;
   char* shared = nullptr;
-  const i64 rows_0_count = call.d0 * 3 * call.d2, length_0 = call.d1;
+  const i64 rows_0_count = call.d0 * (3 * call.d2), length_0 = call.d1;
   const i64 blocks_0 = (length_0 + 8191) / 8192;
   const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
   const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
@@ -178,7 +172,7 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   if (split_0) bytes += (rows_0_count * (1 + blocks_0) * i64(sizeof(Row0)) + 63) / 64 * 64;
   if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));
   if (!split_0) {
-    host->parallel_for(host->context, call.d0 * 3 * call.d2, i64(0.95 * f64(call.d1)) + 5, rows_0, &call);
+    host->parallel_for(host->context, call.d0 * (3 * call.d2), i64(0.95 * f64(call.d1)) + 5, rows_0, &call);
   } else {
     auto* rows = reinterpret_cast<Row0*>(shared + state_0_offset);
     auto* parts = rows + rows_0_count;

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +27,12 @@ NOTHING_STITCHED = 3  # exit code
 
 
 @pytest.fixture(scope="session", params=list(MODELS))
-def conversion(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Conversion:
+def conversion(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversion]:
     name = request.param
-    return converted(MODELS[name], fetched(name), tmp_path_factory.mktemp(name))
+    original = fetched(name)
+    directory = tmp_path_factory.mktemp(name)
+    yield converted(MODELS[name], original, directory)
+    shutil.rmtree(directory)  # up to half a gigabyte, and pytest would keep three of them
 
 
 def test_something_was_stitched(conversion: Conversion):
@@ -89,6 +94,7 @@ def test_bert_base_converts_in_20_cpu_seconds(tmp_path: Path):
     assert {"stitch_ops", "compile_seconds", "rejections", "clusters"} <= report.keys()
     used = (end.children_user - start.children_user) + (end.children_system - start.children_system)
     assert used < 20
+    shutil.rmtree(tmp_path)
 
 
 def fetched(name: str) -> Path:

@@ -4,7 +4,7 @@
     TF_STITCH_LOGS=cache=debug              one category
     TF_STITCH_LOGS=warning,toolchain=info   both
 
-A category is a logger below "tf_stitch": cache, toolchain, dump, runtime. Where the variable is not set
+A category is a logger below "tf_stitch": cache, toolchain, convert, dump, runtime. Where the variable is not set
 nothing is touched, and warnings appear as the program that imports us says.
 """
 

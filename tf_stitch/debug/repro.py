@@ -45,7 +45,7 @@ _SCRIPT = '''\
 
 from pathlib import Path
 
-from tf_stitch.debug.replay import constant, extents, main, op, tensor
+from tf_stitch.frontend.replay import constant, extents, main, op, tensor
 
 SIZES = {sizes}  # of the dims that are not known; change them at will
 INPUTS = {{

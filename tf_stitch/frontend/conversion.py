@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tf_stitch.ir.graph import Value
+from tf_stitch.plan import cost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +22,7 @@ class ConvertedCluster:
     nodes: name and op of each node that it replaces.
     schemes: how often each is used between its steps.
     dynamic: whether a dim of its inputs or outputs is unknown.
-    bytes_before, bytes_after: what its ops read and write, apart and stitched; a dim that is unknown counts
-      as 1.
+    bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; see plan/cost.
     """
 
     id: str
@@ -99,7 +98,6 @@ def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedClust
         schemes[scheme.name] = schemes.get(scheme.name, 0) + 1
     boundary = [*cluster.inputs, *cluster.outputs]
     nodes = [graph.nodes[n] for n in cluster.nodes]
-    touched = [v for n in nodes for v in n.inputs] + [Value(n.name) for n in nodes]
     return ConvertedCluster(
         id=name,
         function=graph.name,
@@ -107,14 +105,7 @@ def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedClust
         nodes=tuple((n.name, n.op) for n in nodes),
         schemes=schemes,
         dynamic=any(not d.is_static for v in boundary for d in graph.type_of(v).shape or ()),
-        bytes_before=sum(_bytes(graph, v) for v in touched),
-        bytes_after=sum(_bytes(graph, v) for v in boundary),
+        bytes_before=cost.apart(cluster.body).at(),
+        bytes_after=cost.stitched(made.plan).at(),
     )
 
-
-def _bytes(graph: Graph, value: Value) -> int:
-    type_ = graph.type_of(value)
-    size = type_.dtype.size
-    for dim in type_.shape or ():
-        size *= dim.coefficient
-    return size

@@ -201,7 +201,7 @@ class Optimizer:
     def _stitched(self, graph_def: Proto, item: GrapplerItem) -> bytes | None:
         engine = engine_for(config_of(item.params))
         graph = import_graph_def(
-            graph_def, shapes=_shapes(graph_def.node, item), fetched=item.preserve, name=item.item_id
+            graph_def, shapes=shapes_of(graph_def.node, item), fetched=item.preserve, name=item.item_id
         )
         (stitched,) = engine.stitch([graph])
         self._count(stitched)
@@ -243,7 +243,7 @@ def _key(graph_def: Proto, item: GrapplerItem) -> bytes:
     return digest.digest()
 
 
-def _shapes(nodes: Iterable[Proto], item: GrapplerItem) -> dict[str, list[Declared]] | None:
+def shapes_of(nodes: Iterable[Proto], item: GrapplerItem) -> dict[str, list[Declared]] | None:
     """Grappler's shapes by node name; None, so that the importer looks elsewhere, when it has none."""
     if not any(item.shapes):
         return None

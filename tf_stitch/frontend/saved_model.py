@@ -73,7 +73,7 @@ def convert_saved_model(
         return Conversion(source, None, nodes, nodes, already_stitched=True)
     config = config or Config()
     tell = progress or _say_nothing
-    units, skipped = units_of(saved_model, tell)
+    units, skipped = units_of(saved_model, progress)
     results = engine_for(config).stitch([u.graph for u in units], progress)
     editing = _edited(saved_model, units, results)
     conversion = replace(_summary(source, saved_model, editing, results), skipped=skipped)
@@ -171,8 +171,9 @@ class Unit:
     graph: Graph
 
 
-def units_of(saved_model: Proto, tell: Progress) -> tuple[list[Unit], dict[str, str]]:
+def units_of(saved_model: Proto, progress: Progress | None = None) -> tuple[list[Unit], dict[str, str]]:
     """Every graph that may be stitched, and the functions that may not with the reason."""
+    tell = progress or _say_nothing
     units: list[Unit] = []
     skipped: dict[str, str] = {}
     for number, meta_graph in enumerate(saved_model.meta_graphs):

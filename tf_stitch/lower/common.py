@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import (
-    Body,
     Broadcast,
     Constant,
     Elementwise,
@@ -32,6 +31,8 @@ from tf_stitch.ir.body import (
     Transpose,
 )
 from tf_stitch.ir.types import ONE, Dim, Shape, TensorType, product
+from tf_stitch.lower.dims import solve_symbols
+from tf_stitch.lower.forwarding import forwards
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
@@ -39,7 +40,6 @@ from tf_stitch.lower.kernel import (
     Buffer,
     Compute,
     ExtentOf,
-    Guard,
     Kernel,
     Literal,
     Load,
@@ -50,7 +50,6 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
-    SymbolSource,
 )
 from tf_stitch.lower.names import Names
 from tf_stitch.ops import is_heavy
@@ -74,46 +73,7 @@ def lower(plan: StitchPlan, name: str) -> Kernel:
     outputs = tuple(body.steps[o].type for o in body.outputs)
     bounds = tuple(Bound(small, large, f"{small} is at most {large}") for small, large in body.requires)
     kernel = Kernel(name, body.inputs, outputs, symbols, guards, scratch, nests, (), bounds)
-    return replace(kernel, forwards=_forwards(kernel))
-
-
-# -- dims ------------------------------------------------------------------------------------------------------
-
-
-def solve_symbols(body: Body) -> tuple[tuple[SymbolSource, ...], tuple[Guard, ...]]:
-    """Where each symbol comes from, and what must hold of the inputs' dims.
-
-    Raises:
-      Unsupported: with UNKNOWN_DIM, for a symbol that no input's dims determine.
-    """
-    sources: dict[str, SymbolSource] = {}
-    progress = True
-    while progress:
-        progress = False
-        for number, type_ in enumerate(body.inputs):
-            for axis, dim in enumerate(type_.dims if type_ else ()):
-                unknown = [s for s in dim.symbols if s not in sources]
-                if len(unknown) == 1:
-                    divisor = Dim(dim.coefficient, tuple(s for s in dim.symbols if s in sources))
-                    sources[unknown[0]] = SymbolSource(unknown[0], number, axis, divisor)
-                    progress = True
-    for step in body.steps:
-        for dim in step.type.dims:
-            missing = [s for s in dim.symbols if s not in sources]
-            if missing:
-                raise Unsupported(Reason.UNKNOWN_DIM, f"dim {dim} of {step.origin} does not follow from the inputs")
-    guards = [
-        Guard(number, axis, dim, f"dim {axis} of input {number} is {dim}")
-        for number, type_ in enumerate(body.inputs)
-        for axis, dim in enumerate(type_.dims if type_ else ())
-        if not _defines(sources, number, axis)
-    ]
-    return tuple(sources.values()), tuple(guards)
-
-
-def _defines(sources: dict[str, SymbolSource], number: int, axis: int) -> bool:
-    """Whether this dim needs no guard, since a symbol is defined to be just it."""
-    return any(s.input == number and s.axis == axis and s.divisor.is_one for s in sources.values())
+    return replace(kernel, forwards=forwards(kernel))
 
 
 # -- buffers ---------------------------------------------------------------------------------------------------
@@ -247,9 +207,8 @@ class _Nester:
                 continue
             self.source.append(number)
             self.operands.append(tuple(self.source[o] for o in item.operands))
-            buffer = self.buffers.loaded.get(item.step)
-            self.name_of.append(self.names.fresh(buffer.name if item.loaded and buffer else step.origin))
             if item.loaded:
+                self.name_of.append(self.names.take(self.buffers.loaded[item.step].name))
                 access = _access(self.buffers.loaded[item.step], step.type.dims, item.index_map, self.axes)
                 along = any(
                     stride != _ZERO
@@ -258,6 +217,7 @@ class _Nester:
                 )
                 self.values.append(_Value(0, along, access))
                 continue
+            self.name_of.append(self.names.fresh(step.origin))
             operands = [self.values[o] for o in self.operands[number]]
             level = max((v.level for v in operands), default=0)
             element = any(v.element for v in operands)
@@ -488,37 +448,3 @@ class _Nester:
                 elif isinstance(statement, Compute):
                     total += 0.25 if is_heavy(statement.function) else 0.02
         return max(total, 0.05)
-
-
-# -- buffer forwarding -----------------------------------------------------------------------------------------
-
-
-def _forwards(kernel: Kernel) -> tuple[tuple[int, int], ...]:
-    """Pairs (input, output) where each element of the input is read for the last time where the output's is written.
-
-    So: all loads of the input are in the nest and not after the sweep that stores the output, by the very same access.
-    """
-    stored: dict[int, tuple[int, int, Access]] = {}
-    loads: dict[int, list[tuple[int, int, Access]]] = {}
-    for number, nest in enumerate(kernel.nests):
-        parts = [sweep.row + sweep.elements for sweep in nest.sweeps] + [nest.finish]
-        for position, statements in enumerate(parts):
-            for s in statements:
-                if isinstance(s, Store) and s.access.buffer.place is Place.OUTPUT:
-                    stored[s.access.buffer.index] = (number, position, s.access)
-                elif isinstance(s, Load) and s.access.buffer.place is Place.INPUT:
-                    loads.setdefault(s.access.buffer.index, []).append((number, position, s.access))
-    pairs: list[tuple[int, int]] = []
-    for output, (nest, sweep, access) in stored.items():
-        for source, reads in loads.items():
-            same_size = reads[0][2].buffer.dtype.size == access.buffer.dtype.size
-            if (
-                same_size
-                and reads[0][2].buffer.size == access.buffer.size
-                and all(
-                    n == nest and p <= sweep and (a.strides, a.offset) == (access.strides, access.offset)
-                    for n, p, a in reads
-                )
-            ):
-                pairs.append((source, output))
-    return tuple(pairs)

@@ -41,6 +41,10 @@ class Names:
             stem = f"{stem}_"
         if role:
             stem = f"{stem}_{role}"
+        return self.take(stem)
+
+    def take(self, stem: str) -> str:
+        """`stem` itself if it is free, else `stem` with a number."""
         if stem not in self._taken and stem not in _RESERVED | _CALLED:
             self._taken[stem] = 1
             return stem

@@ -18,6 +18,7 @@ from tf_stitch.toolchain.artifact import Artifact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tf_stitch.errors import BuildError
     from tf_stitch.toolchain.artifact import Source
 
 
@@ -33,21 +34,21 @@ def explain(
     Raises:
       UsageError: where there is nothing to explain at `target`.
     """
-    from tf_stitch.report import graphs
+    from tf_stitch.frontend import explainable
 
     if isinstance(target, str | os.PathLike):
         path = Path(target)
-        found = graphs.of_saved_model(path)
+        found = explainable.of_saved_model(path)
         name = str(path)
     elif callable(target):
         config = config or _config_of(target)
-        found = graphs.of_function(target, args, kwargs)
+        found = explainable.of_function(target, args, kwargs)
         name = getattr(target, "__name__", None) or type(target).__name__
     else:
         raise UsageError(f"{target!r} cannot be explained; give a SavedModel's directory or a function.")
     config = config or Config()
     cpu = Target.baseline(config.cpu_baseline)
-    results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))  # type: ignore[arg-type]
+    results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))
     explained = tuple(explained_graph(result, config) for result in results)
     return Explanation(name, cpu.isa, explained, found.skipped, found.already)
 
@@ -65,6 +66,6 @@ class NoToolchain:
 
     requires: str
 
-    def build(self, sources: Sequence[Source]) -> list[Artifact]:
+    def build(self, sources: Sequence[Source]) -> list[Artifact | BuildError]:
         keys = (hashlib.sha256(source.text.encode()).hexdigest() for source in sources)
         return [Artifact(key, Path(os.devnull), self.requires, 0.0) for key in keys]

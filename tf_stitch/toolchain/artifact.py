@@ -1,12 +1,15 @@
-"""Source and Artifact: a kernel as text and as a shared library."""
+"""Source and Artifact: a kernel as text and as a shared library; Toolchain: what turns one into the other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from tf_stitch.errors import BuildError
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,11 @@ class Artifact:
 
     def content(self) -> bytes:
         return self.path.read_bytes()
+
+
+class Toolchain(Protocol):
+    """HostToolchain is one; tests and `explain` have others."""
+
+    def build(self, sources: Sequence[Source]) -> list[Artifact | BuildError]:
+        """Each source's library, or why there is none, in the order of `sources`."""
+        ...

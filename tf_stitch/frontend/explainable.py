@@ -1,4 +1,4 @@
-"""The graphs that an explanation is about: a SavedModel's, or what Grappler would hand us of a function.
+"""What can be explained: the graphs of a SavedModel, or what Grappler would hand us of a function.
 
 Nothing is run. A function is traced, and Grappler is asked to optimize it up to the point where "tf_stitch"
 stands; the graph that arrives there is the one that would be stitched.
@@ -12,8 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2
+from tensorflow.python.grappler import cluster, tf_optimizer
+from tensorflow.python.ops import handle_data_util
+
 from tf_stitch.errors import UsageError
+from tf_stitch.frontend import grappler, options
+from tf_stitch.frontend.importer import import_graph_def
+from tf_stitch.frontend.rewrite import OP
+from tf_stitch.frontend.saved_model import read_saved_model, units_of
 from tf_stitch.report.explanation import StitchedAlready
+from tf_stitch.runtime import stitch_op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
     from tf_stitch.ir.graph import Graph
 
 _OUTPUT = "explained_output"
-_grappler = threading.Lock()
+_lock = threading.Lock()  # of the callback, which is Grappler's one and only
 
 
 @dataclass(frozen=True)
@@ -39,21 +50,17 @@ def of_saved_model(path: Path) -> Graphs:
     Raises:
       UsageError: where `path` is no SavedModel.
     """
-    from tf_stitch.frontend import saved_model
-
     if not path.is_dir():
         raise UsageError(f"{path} does not exist; give the directory of a SavedModel.")
-    proto = saved_model._read(path)  # noqa: SLF001
+    proto = read_saved_model(path)
     already = tuple(_stitch_ops(proto))
     if already:
         return Graphs((), {}, already)
-    units, skipped = saved_model._units(proto, lambda *_: None)  # noqa: SLF001
+    units, skipped = units_of(proto)
     return Graphs(tuple(unit.graph for unit in units), skipped)
 
 
 def _stitch_ops(proto: Any) -> list[StitchedAlready]:
-    from tf_stitch.frontend.rewrite import OP
-
     found: list[StitchedAlready] = []
     for meta_graph in proto.meta_graphs:
         library = meta_graph.graph_def.library.function
@@ -69,12 +76,6 @@ def _stitch_ops(proto: Any) -> list[StitchedAlready]:
 
 def of_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Graphs:
     """The graph of a tf.function, a concrete function or a Python function, for these arguments or specs."""
-    import tensorflow as tf
-    from tensorflow.core.framework import graph_pb2
-
-    from tf_stitch.frontend.grappler import _shapes
-    from tf_stitch.frontend.importer import import_graph_def
-
     concrete = function
     if not hasattr(function, "function_def"):
         traced = function if hasattr(function, "get_concrete_function") else tf.function(function)
@@ -86,18 +87,12 @@ def of_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> G
     if item is None:
         return Graphs((), {name: "Grappler leaves it alone: it is empty, or optimization is off"})
     graph_def = graph_pb2.GraphDef.FromString(item.graph)
-    shapes = _shapes(graph_def.node, item)
+    shapes = grappler.shapes_of(graph_def.node, item)
     return Graphs((import_graph_def(graph_def, shapes=shapes, fetched=item.preserve, name=name),), {})
 
 
 def _optimized(concrete: Any) -> Any:
     """The item that Grappler gives to "tf_stitch" for this function, or None."""
-    from tensorflow.core.protobuf import config_pb2
-    from tensorflow.python.grappler import tf_optimizer
-
-    from tf_stitch.frontend import grappler, options
-    from tf_stitch.runtime import stitch_op
-
     params = f"explain {uuid.uuid4()}"
     config = config_pb2.ConfigProto()
     options.add_optimizer(config, params)
@@ -113,7 +108,7 @@ def _optimized(concrete: Any) -> Any:
         items.append(item)
         return None
 
-    with _grappler:
+    with _lock:
         stitch_op.set_optimizer_callback(capture)
         try:
             tf_optimizer.OptimizeGraph(config, _meta_graph(concrete), verbose=False, cluster=_cpu())
@@ -124,9 +119,6 @@ def _optimized(concrete: Any) -> Any:
 
 def _cpu() -> Any:
     """One CPU: which machine it is does not matter to what is optimized before us."""
-    from tensorflow.core.protobuf import device_properties_pb2
-    from tensorflow.python.grappler import cluster
-
     properties = device_properties_pb2.DeviceProperties(type="CPU", num_cores=1, frequency=1000)
     name = "/job:localhost/replica:0/task:0/device:CPU:0"
     return cluster.Cluster(devices=[device_properties_pb2.NamedDevice(name=name, properties=properties)])
@@ -134,10 +126,6 @@ def _cpu() -> Any:
 
 def _meta_graph(concrete: Any) -> Any:
     """The function's graph as it is when it runs: its outputs are `_Retval`s, its variables have shapes."""
-    import tensorflow as tf
-    from tensorflow.core.protobuf import meta_graph_pb2
-    from tensorflow.python.ops import handle_data_util
-
     meta_graph = meta_graph_pb2.MetaGraphDef()
     graph_def = meta_graph.graph_def
     graph_def.CopyFrom(concrete.graph.as_graph_def())
