@@ -96,6 +96,15 @@ def test_modules_of_the_house_exist():
             assert (ROOT / "tf_stitch" / package / f"{word}.py").exists(), f"{package}/{word}"
 
 
+def test_tensorflow_is_imported_only_where_the_house_says():
+    allowed = ("frontend/", "runtime/stitch_op.py", "api.py", "cli/")
+    package = ROOT / "tf_stitch"
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).as_posix()
+        imports = re.search(r"^ *(import|from) tensorflow\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert imports is None or name.startswith(allowed), name
+
+
 def test_make_targets():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"\bmake (\w+)", README):

@@ -206,7 +206,7 @@ def _partner(draw: Draw, program: Program, value: int) -> int:
     """A value of the same dtype that broadcasts with `value`: there already, or a new input."""
     type_ = program.types[value]
     if draw(st.booleans()):
-        shapes = [i for i, t in enumerate(program.types) if t.dtype is type_.dtype and _broadcast(t.shape, type_.shape)]
+        shapes = [i for i, t in enumerate(program.types) if t.dtype is type_.dtype and _broadcast(t.shape, type_.shape) is not None]
         return draw(st.sampled_from(shapes))
     kept = type_.shape[draw(st.integers(0, len(type_.shape))) :]
     known = set(program.symbols)
@@ -220,7 +220,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape | None:
     padded = (ONE,) * (len(longer) - len(shorter)) + shorter
     if any(x != y and not x.is_one and not y.is_one for x, y in zip(longer, padded, strict=True)):
         return None
-    return tuple(y if x.is_one else x for x, y in zip(longer, padded, strict=True)) or ()
+    return tuple(y if x.is_one else x for x, y in zip(longer, padded, strict=True))
 
 
 def _binary(draw: Draw, program: Program) -> None:

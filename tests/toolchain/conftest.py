@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tf_stitch.plan.target import Target
+from tf_stitch.toolchain import once
 from tf_stitch.toolchain.artifact import Artifact, Source
 from tf_stitch.toolchain.cache import KernelCache
 from tf_stitch.toolchain.headers import Headers
@@ -48,6 +49,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delenv("TF_STITCH_CACHE_MAX_BYTES", raising=False)
     monkeypatch.setenv("TF_STITCH_CACHE_DIR", str(tmp_path / "cache"))
+    once.forget()
 
 
 @pytest.fixture

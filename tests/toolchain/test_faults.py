@@ -99,6 +99,14 @@ def test_a_compiler_that_needs_the_locale(
     assert "error: C;" in str(failure(find()))
 
 
+def test_a_compiler_that_somebody_ends_is_no_failure_of_the_source(
+    find: Find, fake: FakeCompiler, cache: KernelCache
+) -> None:
+    fake.does("kill -TERM $$")
+    assert str(failure(find())) == f"kernel softmax: the compiler {fake.path} was interrupted"
+    assert not (cache.root / "failed").exists()
+
+
 # ---- the next compiler
 
 
@@ -124,6 +132,17 @@ def test_what_one_compiler_fails_on_is_tried_with_the_next(
     assert call(toolchain.build([answer(1)])[0]) == 1
     assert "internal compiler error" in caplog.text
     assert (len(first.pids), len(second.pids)) == (1, 1)
+
+
+def test_what_one_compiler_fails_on_is_said_once(
+    find: Find, two: tuple[FakeCompiler, FakeCompiler], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _ = two
+    first.does("echo internal compiler error; exit 1", version="clang version 1")
+    for toolchain in (find(), find()):
+        for _ in range(2):
+            assert [call(artifact) for artifact in toolchain.build([answer(1), answer(2)])] == [1, 2]
+    assert caplog.text.count("internal compiler error") == 2  # one for each kernel
 
 
 def test_a_compiler_that_hangs_is_tried_last_from_then_on(
@@ -170,8 +189,10 @@ def test_a_read_only_cache(unprivileged: Path, caplog: pytest.LogCaptureFixture)
     root.mkdir(mode=0o555)
     toolchain = HostToolchain.find(LEAST, 30.0, KernelCache(root), Headers(kernels, kernels / "prelude"))
     assert [call(artifact) for artifact in toolchain.build([answer(1), answer(2)])] == [1, 2]
-    assert caplog.text.count("is not written") == 1
     assert toolchain.build([answer(1)])[0].compile_seconds == 0.0
+    another = HostToolchain.find(LEAST, 10.0, KernelCache(root), Headers(kernels, kernels / "prelude"))
+    assert call(another.build([answer(3)])[0]) == 3
+    assert caplog.text.count("is not written") == 1  # in this process
 
 
 @pytest.fixture
@@ -293,6 +314,8 @@ def test_an_interrupted_build_leaves_no_compiler_behind(
     builder.send_signal(signal.SIGINT)
     _, errors = builder.communicate(timeout=10)
     assert "KeyboardInterrupt" in errors
+    assert "the compiler" not in errors
+    assert not (cache.root / "failed").exists()
     assert not any(map(is_alive, fake.pids))
     assert left_in_build(cache) == []
 

@@ -70,8 +70,17 @@ def test_stop_kills_what_runs_and_starts_nothing_more() -> None:
     start = time.monotonic()
     outcome = runner.run(["sleep", "60"], cwd=Path("/"), environment=dict(os.environ), timeout=60)
     assert outcome.exit_code == -9
+    assert outcome.interrupted
     assert time.monotonic() - start < 5
-    assert runner.run(["true"], cwd=Path("/"), environment=dict(os.environ), timeout=60).exit_code == 127
+    outcome = runner.run(["true"], cwd=Path("/"), environment=dict(os.environ), timeout=60)
+    assert (outcome.exit_code, outcome.interrupted) == (127, True)
+
+
+@pytest.mark.parametrize(("signal", "interrupted"), [("TERM", True), ("INT", True), ("SEGV", False), ("KILL", False)])
+def test_a_signal_that_asks_to_end_is_an_interrupt(signal: str, interrupted: bool) -> None:
+    outcome = run(["sh", "-c", f"kill -{signal} $$"])
+    assert not outcome.ok
+    assert outcome.interrupted == interrupted
 
 
 @pytest.mark.parametrize("count", [20])

@@ -36,7 +36,7 @@ def _right_hand(step: Step) -> str:
         case Input(index):
             return f"input {index}"
         case Constant():
-            return f"constant {step.op.value(step.type.dtype)}"
+            return f"constant {step.op.value(step.type.dtype)!s}"  # shortest in its own dtype
         case Extent(dim):
             return f"extent {dim}"
         case Elementwise(function):

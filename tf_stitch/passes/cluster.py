@@ -23,8 +23,9 @@ from tf_stitch.lower.common import lower
 from tf_stitch.lower.names import identifier
 from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
-from tf_stitch.passes.expand import expand
+from tf_stitch.passes.expand import Expansion, expand, expand_for_any_batch
 from tf_stitch.plan.groups import plan_groups
+from tf_stitch.plan.plan import StitchPlan
 
 
 def cluster(graph: Graph, config: Config) -> Clustering:
@@ -123,7 +124,7 @@ def _outputs(graph: Graph, members: Sequence[str]) -> list[Value]:
 def _can_be_planned(graph: Graph, members: set[str], position: dict[str, int]) -> bool:
     ordered = sorted(members, key=position.__getitem__)
     try:
-        lower(plan_groups(expand(graph, ordered, _outputs(graph, ordered)).body), "")
+        _planned(expand(graph, ordered, _outputs(graph, ordered)))
     except Unsupported:
         return False
     return True
@@ -152,10 +153,31 @@ def _finish(
         _reject(graph, kept, rejections, *refusal)
         return []
     found = expand(graph, kept, outputs)
-    lower(plan_groups(found.body), "")
+    groups = len(_planned(found).groups)
+    general = expand_for_any_batch(graph, kept, found)
+    if general is not None and _plans_as_well(general, groups):
+        found = general
     inside = set(kept)
     controls = dict.fromkeys(c for name in kept for c in graph.nodes[name].controls if c not in inside)
     return [Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)]
+
+
+def _planned(found: Expansion) -> StitchPlan:
+    """The plan of a body; lowered too, since not every plan can be.
+
+    Raises:
+      Unsupported: where there is none.
+    """
+    plan = plan_groups(found.body)
+    lower(plan, "")
+    return plan
+
+
+def _plans_as_well(found: Expansion, groups: int) -> bool:
+    try:
+        return len(_planned(found).groups) == groups
+    except Unsupported:
+        return False
 
 
 def _reject(graph: Graph, names: Iterable[str], rejections: dict[str, Rejection], reason: Reason, detail: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import Body, BodyBuilder, Input
 from tf_stitch.ir.graph import Graph, Node, Value
-from tf_stitch.ir.types import ALL, Dim
+from tf_stitch.ir.types import ALL, Dim, TensorType
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 from tf_stitch.passes.canonical import canonical_order, canonical_symbols
 from tf_stitch.passes.unroll import unroll_short_reductions
@@ -27,8 +28,12 @@ class Expansion:
     constants: tuple[str, ...]
 
 
-def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expansion:
+def expand(
+    graph: Graph, names: Sequence[str], outputs: Sequence[Value], types: Mapping[Value, TensorType] | None = None
+) -> Expansion:
     """Expands `names` (in topological order); `outputs` are the values that others read.
+
+    types: of inputs, where they are to be others than the graph says.
 
     Raises:
       Unsupported: where a node cannot be expanded.
@@ -56,7 +61,8 @@ def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expa
         if value not in inputs:
             inputs[value] = None
             if value in data:
-                steps[value] = builder.input(graph.type_of(value))
+                known = graph.type_of(value)
+                steps[value] = builder.input(known if types is None else types.get(value, known))
             else:
                 builder.skip_input()
         return None if is_static else steps[value]
@@ -78,6 +84,34 @@ def expand(graph: Graph, names: Sequence[str], outputs: Sequence[Value]) -> Expa
     canonical, order = canonical_order(_with_input_origins(body))
     sources = tuple(inputs)
     return Expansion(canonical_symbols(canonical), tuple(sources[i] for i in order), tuple(outputs), tuple(constants))
+
+
+def expand_for_any_batch(graph: Graph, names: Sequence[str], found: Expansion) -> Expansion | None:
+    """`found` once more, with the size of the leading axis left open; None where the nodes need it to be what it is.
+
+    A tf.function is traced anew for every batch size. The kernels are equal but for that size, and so become one.
+    """
+    leading = Counter(
+        type_.dims[0]
+        for type_ in found.body.inputs
+        if type_ is not None and len(type_.dims) > 1 and _is_open(type_.dims[0])
+    )
+    if not leading:
+        return None
+    batch, _ = leading.most_common(1)[0]
+    types = {
+        value: TensorType(type_.dtype, (Dim.symbol("batch"), *type_.dims[1:]))
+        for value, type_ in zip(found.inputs, found.body.inputs, strict=True)
+        if type_ is not None and len(type_.dims) > 1 and type_.dims[0] == batch
+    }
+    try:
+        return expand(graph, names, found.outputs, types)
+    except Unsupported:
+        return None
+
+
+def _is_open(dim: Dim) -> bool:
+    return dim.is_static and dim.coefficient > 1
 
 
 def _data_operands(graph: Graph, names: Sequence[str]) -> set[Value]:

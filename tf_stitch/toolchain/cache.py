@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tf_stitch.toolchain import workspace as workspaces
 from tf_stitch.toolchain.cache_dir import PRIVATE, configured_root, distrust, remove_tree
+from tf_stitch.toolchain.once import warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -175,12 +176,14 @@ class KernelCache:
         return path
 
     def stop_writing(self, problem: str) -> None:
-        """From now on, what is built goes to a temporary directory. Warns the first time."""
+        """From now on, what is built goes to a temporary directory. Warns, once per process and directory."""
         with self._lock:
             if self._problem is not None:
                 return
             self._problem = problem
-        _log.warning(
+        warn_once(
+            _log,
+            (self.root,),
             "the kernel cache %s is not written: %s. Kernels go to a temporary directory, and are built "
             "again by every process; set TF_STITCH_CACHE_DIR to a directory of your own",
             self.root,

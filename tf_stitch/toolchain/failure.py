@@ -58,7 +58,10 @@ def compile_error(
     cache: KernelCache,
     key: str,
 ) -> CompileError:
-    """The error for a command that failed; keeps the source."""
+    """The error for a command that failed; keeps the source, unless the command was interrupted."""
+    name = f"kernel {source.name}: the compiler {compiler.command[0]}"
+    if outcome.interrupted:
+        return CompileError(f"{name} was interrupted", compiler=compiler)
     lines = outcome.output.strip().splitlines()
     if outcome.timed_out:
         what = f"was stopped after {timeout:g} seconds"
@@ -70,7 +73,7 @@ def compile_error(
     path = cache.keep_failure(key, source.text, f"{compiler.version}\n{typed}\n{what}\n\n{output}\n")
     kept = f"; its source is kept in {path}" if path else ""
     return CompileError(
-        f"kernel {source.name}: the compiler {compiler.command[0]} {what}{kept}",
+        f"{name} {what}{kept}",
         compiler=compiler,
         command=typed,
         output=output,

@@ -18,6 +18,7 @@ from tf_stitch.toolchain.cache import Description, Entry, KernelCache
 from tf_stitch.toolchain.compilers import LIBRARY, SOURCE, Compiler, environment, find_compilers, no_compiler
 from tf_stitch.toolchain.failure import CompileError, compile_error
 from tf_stitch.toolchain.headers import Headers
+from tf_stitch.toolchain.once import warn_once
 from tf_stitch.toolchain.process import Runner
 from tf_stitch.toolchain.workspace import BusyError
 
@@ -159,8 +160,10 @@ class HostToolchain:
                 if first_failure is not None:
                     self._prefer_another(first_failure)
                 return result
-            _log.warning("%s", result)
             first_failure = first_failure or result
+            if runner.stopped:
+                break
+            warn_once(_log, (self.key(source, compiler),), "%s", result)
         if first_failure is None:
             raise no_compiler(self.target)
         return first_failure

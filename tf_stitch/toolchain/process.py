@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NOT_STARTED = 127  # as a shell says it
+_REQUESTS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # to end, by somebody else
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,18 @@ class Outcome:
     exit_code: negative for a signal, as in `subprocess`.
     output: its stdout and stderr.
     cpu_seconds: user and system time of it and of all the children that it waited for.
+    interrupted: whether it was kept from ending, by `Runner.stop` or by somebody else: then its end tells nothing.
     """
 
     exit_code: int
     timed_out: bool
     output: str
     cpu_seconds: float
+    interrupted: bool = False
 
     @property
     def ok(self) -> bool:
-        return self.exit_code == 0 and not self.timed_out
+        return self.exit_code == 0 and not self.timed_out and not self.interrupted
 
 
 class Runner:
@@ -45,6 +48,10 @@ class Runner:
         self._lock = threading.Lock()
         self._running: set[int] = set()
         self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
 
     def run(
         self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float
@@ -58,13 +65,15 @@ class Runner:
             try:
                 child = self._start(command, cwd, environment, output)
             except OSError as error:
-                return Outcome(_NOT_STARTED, False, f"{command[0]}: {error.strerror or error}", 0.0)
+                message = f"{command[0]}: {error.strerror or error}"
+                return Outcome(_NOT_STARTED, False, message, 0.0, interrupted=self._stopped)
             try:
                 _limit_cpu(child.pid, timeout)
                 timed_out, cpu_seconds = _wait(child, timeout, self._forget)
             finally:
                 self._forget(child.pid)
-            return Outcome(child.returncode, timed_out, _text(output), cpu_seconds)
+            interrupted = self._stopped or -child.returncode in _REQUESTS
+            return Outcome(child.returncode, timed_out, _text(output), cpu_seconds, interrupted)
 
     def stop(self) -> None:
         """Kills what is running, and starts nothing more."""
