@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_many_threads_make_the_first_call(optimizer: grappler.Optimizer) -> None
 class Broken:
     """An engine that fails."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def __call__(self, _: Config) -> Engine:
@@ -142,6 +143,17 @@ def test_no_compiler_is_said_once(
         for _ in range(3):
             tf.function(gelu)(X)
     assert [r.message for r in caplog.records] == ["functions run unstitched: there is no compiler"]
+
+
+@pytest.mark.usefixtures("optimizer")
+def test_an_interrupt_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    stitched = function(gelu)
+    with monkeypatch.context() as patch:
+        patch.setattr(grappler, "engine_for", Broken(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            stitched(X)
+            time.sleep(30)
+    np.testing.assert_allclose(stitched(X), gelu(tf.constant(X)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("optimizer")

@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import signal
 import threading
 import time
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.config import Config, enabled, strict
-from tf_stitch.errors import EnvironmentProblem, Reason, StrictError
+from tf_stitch.errors import EnvironmentProblem, Reason, StitchError, StrictError
 from tf_stitch.frontend.engine import engine_for
 from tf_stitch.frontend.fallback import FALLBACK_PREFIX
 from tf_stitch.frontend.importer import import_graph_def
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tf_stitch")
 _MEMO_BYTES = 64 * 1024 * 1024
+_RETURN_SECONDS = 0.05
 
 
 @dataclasses.dataclass
@@ -112,6 +114,11 @@ class Optimizer:
         except Exception as error:  # noqa: BLE001  the model must run, whatever we did wrong
             self._failed(item, error)
             return None
+        except BaseException:  # noqa: BLE001  Ctrl-C
+            with self._lock:
+                self._counts.failed += 1
+            _interrupt_again()
+            return None
         finally:
             with self._lock:
                 self._counts.graphs += 1
@@ -182,7 +189,8 @@ class Optimizer:
             except BaseException as error:
                 with self._lock:
                     self._memo.pop(key, None)
-                future.set_exception(error)
+                interrupted = not isinstance(error, Exception)  # is this thread's affair
+                future.set_exception(StitchError("another thread was interrupted") if interrupted else error)
                 raise
             future.set_result(result)
             self._remember(result)
@@ -225,6 +233,14 @@ class Optimizer:
         for rejection in stitched.rejections:
             if strict() and rejection.reason is Reason.BUILD_FAILED:
                 raise StrictError(f"{rejection.node}: {rejection.detail}")
+
+
+def _interrupt_again() -> None:
+    """Ctrl-C a little later, when TensorFlow has returned to Python: no exception passes through it."""
+    arguments = (threading.main_thread().ident, signal.SIGINT)
+    timer = threading.Timer(_RETURN_SECONDS, signal.pthread_kill, arguments)
+    timer.daemon = True
+    timer.start()
 
 
 def _is_ours(node: Proto) -> bool:

@@ -73,7 +73,7 @@ class Schedule:
 def schedule(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Schedule, ...]]:
     """The kernel with its short rows packed, and a schedule for each of its nests."""
     kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
-    return kernel, tuple(_schedule(nest, target) for nest in kernel.nests)
+    return kernel, tuple(_schedule(nest, kernel, target) for nest in kernel.nests)
 
 
 def row_invariant(nest: Nest) -> frozenset[str]:
@@ -146,7 +146,7 @@ def _packed(nest: Nest, target: Target) -> Nest:
     return replace(nest, outer=(), inner=(length,), sweeps=(sweep,), repeats=tuple(repeats.values()))
 
 
-def _schedule(nest: Nest, target: Target) -> Schedule:
+def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
     statements = [s for sweep in nest.sweeps for s in sweep.elements]
     native = _native(nest, target)
     heavy = sum(isinstance(s, Compute) and is_heavy(s.function) for s in statements)
@@ -174,9 +174,18 @@ def _schedule(nest: Nest, target: Target) -> Schedule:
         return Schedule(Driver.BLOCKS, lanes, native, body, unit * max(1, _PACKED_BLOCK // unit))
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)
-    long_row = not extent.is_static or extent.coefficient >= 2 * _REDUCTION_BLOCK
-    driver = Driver.ROWS_OR_SPLIT if long_row and len(nest.inner) == 1 else Driver.ROWS
+    longest = _longest(extent, kernel)
+    may_be_long = longest is None or longest > 2 * _REDUCTION_BLOCK
+    driver = Driver.ROWS_OR_SPLIT if may_be_long and len(nest.inner) == 1 else Driver.ROWS
     return Schedule(driver, lanes, native, body, _REDUCTION_BLOCK)
+
+
+def _longest(extent: Dim, kernel: Kernel) -> int | None:
+    """What an axis can be at most, if that is known."""
+    if extent.is_static:
+        return extent.coefficient
+    bounds = [b.large.coefficient for b in kernel.bounds if b.small == extent and b.large.is_static]
+    return min(bounds, default=None)
 
 
 def _register_size(dtype: DType) -> int:

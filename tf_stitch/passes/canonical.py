@@ -51,7 +51,13 @@ def _digests(body: Body) -> list[bytes]:
     """What each step computes, as a digest: equal for equal expressions of equal types, whatever their inputs."""
     found: list[bytes] = []
     for step in body.steps:
-        op = "input" if isinstance(step.op, Input) else repr(step.op)
+        match step.op:
+            case Input():
+                op = "input"
+            case Extent(dim):  # its symbols have no canonical names yet
+                op = f"extent {dim.coefficient} {len(dim.symbols)}"
+            case _:
+                op = repr(step.op)
         text = f"{op} {step.type.dtype.value} {len(step.type.dims)}".encode()
         operands = [found[o] for o in step.operands]
         if _is_commutative(step):

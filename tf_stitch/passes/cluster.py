@@ -23,7 +23,8 @@ from tf_stitch.lower.common import lower
 from tf_stitch.lower.names import identifier
 from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
-from tf_stitch.passes.expand import Expansion, expand, expand_for_any_batch
+from tf_stitch.passes.expand import Expansion, expand
+from tf_stitch.passes.generalise import generalised
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 
@@ -154,9 +155,7 @@ def _finish(
         return []
     found = expand(graph, kept, outputs)
     groups = len(_planned(found).groups)
-    general = expand_for_any_batch(graph, kept, found)
-    if general is not None and _plans_as_well(general, groups):
-        found = general
+    found = next((g for g in generalised(graph, kept, found) if _plans_as_well(g, groups)), found)
     inside = set(kept)
     controls = dict.fromkeys(c for name in kept for c in graph.nodes[name].controls if c not in inside)
     return [Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)]

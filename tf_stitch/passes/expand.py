@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -84,34 +83,6 @@ def expand(
     canonical, order = canonical_order(_with_input_origins(body))
     sources = tuple(inputs)
     return Expansion(canonical_symbols(canonical), tuple(sources[i] for i in order), tuple(outputs), tuple(constants))
-
-
-def expand_for_any_batch(graph: Graph, names: Sequence[str], found: Expansion) -> Expansion | None:
-    """`found` once more, with the size of the leading axis left open; None where the nodes need it to be what it is.
-
-    A tf.function is traced anew for every batch size. The kernels are equal but for that size, and so become one.
-    """
-    leading = Counter(
-        type_.dims[0]
-        for type_ in found.body.inputs
-        if type_ is not None and len(type_.dims) > 1 and _is_open(type_.dims[0])
-    )
-    if not leading:
-        return None
-    batch, _ = leading.most_common(1)[0]
-    types = {
-        value: TensorType(type_.dtype, (Dim.symbol("batch"), *type_.dims[1:]))
-        for value, type_ in zip(found.inputs, found.body.inputs, strict=True)
-        if type_ is not None and len(type_.dims) > 1 and type_.dims[0] == batch
-    }
-    try:
-        return expand(graph, names, found.outputs, types)
-    except Unsupported:
-        return None
-
-
-def _is_open(dim: Dim) -> bool:
-    return dim.is_static and dim.coefficient > 1
 
 
 def _data_operands(graph: Graph, names: Sequence[str]) -> set[Value]:
