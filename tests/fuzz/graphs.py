@@ -41,11 +41,28 @@ class Type:
 
 @dataclass(frozen=True)
 class Instruction:
-    """`compute(dims, *operands)`, where `dims` gives the run-time value of a Dim."""
+    """`compute(now, *operands)`, where `now` knows what is known when the function is traced."""
 
     text: str
     operands: tuple[int, ...]
     compute: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Now:
+    """extents: the value of each symbol, an int or a tensor. widen: f32 is to be f64."""
+
+    extents: Mapping[str, Any]
+    widen: bool
+
+    def extent(self, dim: Dim) -> Any:
+        result: Any = dim.coefficient
+        for symbol in dim.symbols:
+            result = result * self.extents[symbol]
+        return result
+
+    def dtype(self, dtype: DType) -> Any:
+        return tf.float64 if self.widen and dtype is DType.F32 else tf.as_dtype(dtype.numpy)
 
 
 @dataclass
@@ -80,7 +97,7 @@ class Program:
     def symbols(self) -> list[str]:
         return sorted({s for t in self.inputs for d in t.shape for s in d.symbols})
 
-    def execute(self, tensors: list[Any]) -> list[Any]:
+    def execute(self, tensors: list[Any], *, widen: bool = False) -> list[Any]:
         """The outputs, in TensorFlow."""
         extents: dict[str, Any] = {}
         for type_, tensor in zip(self.inputs, tensors, strict=True):
@@ -88,31 +105,23 @@ class Program:
                 for symbol in dim.symbols:
                     static = tensor.shape[axis]
                     extents.setdefault(symbol, tf.shape(tensor)[axis] if static is None else static)
-
-        def dims(dim: Dim) -> Any:
-            result: Any = dim.coefficient
-            for symbol in dim.symbols:
-                result = result * extents[symbol]
-            return result
-
+        now = Now(extents, widen)
         waiting = iter(tensors)
         values: list[Any] = []
         for instruction in self.instructions:
             if instruction is None:
                 values.append(next(waiting))
             else:
-                values.append(instruction.compute(dims, *(values[o] for o in instruction.operands)))
+                values.append(instruction.compute(now, *(values[o] for o in instruction.operands)))
         return [tf.identity(values[o]) for o in self.outputs]
 
     def build(self, static: Mapping[str, int], *, widen: bool = False) -> Any:
         """A concrete function; symbols that `static` does not have are unknown dims."""
-        def dtype_of(dtype: DType) -> Any:
-            return tf.float64 if widen and dtype is DType.F32 else tf.as_dtype(dtype.numpy)
-
-        specs = [
-            tf.TensorSpec([_extent(d, static) for d in t.shape], dtype_of(t.dtype)) for t in self.inputs
-        ]
-        function = tf.function(lambda *xs: self.execute(list(xs)), input_signature=specs, autograph=False)
+        now = Now({}, widen)
+        specs = [tf.TensorSpec([_extent(d, static) for d in t.shape], now.dtype(t.dtype)) for t in self.inputs]
+        function = tf.function(
+            lambda *xs: self.execute(list(xs), widen=widen), input_signature=specs, autograph=False
+        )
         return function.get_concrete_function()
 
     def arguments(self, symbols: Mapping[str, int], seed: int) -> list[Array]:
@@ -135,7 +144,7 @@ def _extent(dim: Dim, static: Mapping[str, int]) -> int | None:
 
 
 @st.composite
-def programs(draw: Draw, steps: int = 13) -> Program:
+def programs(draw: Draw, steps: int = 16) -> Program:
     """A random program of at most `steps` instructions."""
     program = Program()
     rank = draw(st.integers(1, 4))
@@ -353,8 +362,8 @@ def _reshape(draw: Draw, program: Program) -> None:
     target = list(shape)
     free = draw(st.booleans())
 
-    def compute(dims: Callable[[Dim], Any], x: Any) -> Any:
-        extents = [dims(d) for d in target]
+    def compute(now: Now, x: Any) -> Any:
+        extents = [now.extent(d) for d in target]
         if free and extents and all(d.coefficient for d in target) and all(d.is_static for d in target[1:]):
             extents[0] = -1
         return tf.reshape(x, extents)
@@ -397,7 +406,7 @@ def _repeat(draw: Draw, program: Program) -> None:
     if len(shape) < 4 and draw(st.booleans()):
         shape.insert(0, draw(_dims(known)))
     program.add("broadcast", (value,), Type(type_.dtype, tuple(shape), type_.bits),
-                lambda dims, x: tf.broadcast_to(x, [dims(d) for d in shape]))  # fmt: skip
+                lambda now, x: tf.broadcast_to(x, [now.extent(d) for d in shape]))  # fmt: skip
 
 
 def _cast(draw: Draw, program: Program) -> None:
@@ -406,7 +415,7 @@ def _cast(draw: Draw, program: Program) -> None:
     if value is not None:
         type_ = program.types[value]
         program.add(f"cast {dtype.value}", (value,), Type(dtype, type_.shape, type_.bits),
-                    lambda _, x: tf.cast(x, dtype.numpy))  # fmt: skip
+                    lambda now, x: tf.cast(x, now.dtype(dtype)))  # fmt: skip
 
 
 def _opaque(draw: Draw, program: Program) -> None:

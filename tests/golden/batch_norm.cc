@@ -1,5 +1,5 @@
 // batch_norm: f32[d0, d1, 7, 24]
-#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/core.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;
@@ -54,15 +54,15 @@ STITCH_INLINE void sweep_1_0(const Call& call, i64 begin_row, i64 end_row) {
     constexpr int L = 8;
     constexpr All count;
     const auto fusedbatchnormv3_scratch = load<L>(fusedbatchnormv3_scratch_at + n, count);
-    const auto fusedbatchnormv3_in_2 = load<L>(fusedbatchnormv3_in_4_at + n, count);
-    const auto fusedbatchnormv3_in_3 = load<L>(fusedbatchnormv3_in_5_at + n, count);
+    const auto fusedbatchnormv3_in_4 = load<L>(fusedbatchnormv3_in_4_at + n, count);
+    const auto fusedbatchnormv3_in_5 = load<L>(fusedbatchnormv3_in_5_at + n, count);
     for (i64 row = begin_row; row < end_row; ++row) {
       const f32* fusedbatchnormv3_in_3_at = call.fusedbatchnormv3_in_3 + row * 24;
       f32* mul_out_at = call.mul_out + row * 24;
-      const auto fusedbatchnormv3_in = load<L>(fusedbatchnormv3_in_3_at + n, count);
-      const auto fusedbatchnormv3 = fusedbatchnormv3_in - fusedbatchnormv3_in_2;
+      const auto fusedbatchnormv3_in_3 = load<L>(fusedbatchnormv3_in_3_at + n, count);
+      const auto fusedbatchnormv3 = fusedbatchnormv3_in_3 - fusedbatchnormv3_in_4;
       const auto fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
-      const auto fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_3;
+      const auto fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5;
       const auto relu_2 = relu(fusedbatchnormv3_3);
       const auto mul_2 = splat<L>(mul) * relu_2;
       store(mul_out_at + n, mul_2, count);

@@ -1,5 +1,5 @@
 // layer_norm: f32[d0, d1]
-#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/core.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;
@@ -21,56 +21,56 @@ struct Row0 {
   Pack<f64, 1> mean_4 = splat<f64, 1>(0.0);
 };
 
-STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, Row0& state) {
+STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
   const f32* add_in_at = call.add_in + row * call.d1;
   const f32* add_in_2_at = call.add_in_2 + row * call.d1;
-  f32* add_tile_at = add_tile;
+  f32* add_2_tile_at = add_2_tile;
   auto partial0 = accumulator<Sum, 16, 8>(splat<f32, 1>(0.0f));
   for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto add_in = load<L>(add_in_at + n, count);
     const auto add_in_2 = load<L>(add_in_2_at + n, count);
-    const auto add = add_in + add_in_2;
-    store(add_tile_at + n, add, count);
-    partial0.add(add, count);
+    const auto add_2 = add_in + add_in_2;
+    store(add_2_tile_at + n, add_2, count);
+    partial0.add(add_2, count);
   });
   state.mean = Sum::of(state.mean, convert<f64>(partial0.result()));
 }
 
-STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, Row0& state) {
-  f32* add_tile_at = add_tile;
+STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
+  f32* add_2_tile_at = add_2_tile;
   const auto mean = convert<f32>(state.mean);
   const auto mean_2 = splat<f32, 1>(f32(call.d1));
   const auto mean_3 = mean / mean_2;
   auto partial1 = accumulator<Sum, 16, 8>(splat<f32, 1>(0.0f));
   for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
-    const auto add = load<L>(add_tile_at + n, count);
-    const auto squareddifference = add - splat<L>(mean_3);
+    const auto add_2 = load<L>(add_2_tile_at + n, count);
+    const auto squareddifference = add_2 - splat<L>(mean_3);
     const auto squareddifference_2 = square(squareddifference);
     partial1.add(squareddifference_2, count);
   });
   state.mean_4 = Sum::of(state.mean_4, convert<f64>(partial1.result()));
 }
 
-STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_tile, Row0& state) {
-  f32* add_tile_at = add_tile;
+STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
+  f32* add_2_tile_at = add_2_tile;
   const f32* mul_in_at = call.mul_in;
   const f32* add_in_3_at = call.add_in_3;
   f32* add_out_at = call.add_out + row * call.d1;
-  const auto mean = convert<f32>(state.mean);
-  const auto mean_2 = splat<f32, 1>(f32(call.d1));
-  const auto mean_3 = mean / mean_2;
+  const auto add = splat<f32, 1>(1e-05f);
   const auto mean_4 = convert<f32>(state.mean_4);
+  const auto mean_2 = splat<f32, 1>(f32(call.d1));
   const auto mean_5 = mean_4 / mean_2;
-  const auto add_2 = splat<f32, 1>(1e-05f);
-  const auto add_3 = mean_5 + add_2;
+  const auto add_3 = add + mean_5;
   const auto rsqrt_2 = rsqrt(add_3);
+  const auto mean = convert<f32>(state.mean);
+  const auto mean_3 = mean / mean_2;
   for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
-    const auto add = load<L>(add_tile_at + n, count);
-    const auto squareddifference = add - splat<L>(mean_3);
-    const auto mul = squareddifference * splat<L>(rsqrt_2);
+    const auto add_2 = load<L>(add_2_tile_at + n, count);
+    const auto squareddifference = add_2 - splat<L>(mean_3);
+    const auto mul = splat<L>(rsqrt_2) * squareddifference;
     const auto mul_in = load<L>(mul_in_at + n, count);
     const auto mul_2 = mul * mul_in;
     const auto add_in_3 = load<L>(add_in_3_at + n, count);
@@ -82,12 +82,12 @@ STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 beg
 void rows_0(void* task, i64 begin_row, i64 end_row) {
   const Call& call = *static_cast<const Call*>(task);
   char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64));
-  f32* add_tile = reinterpret_cast<f32*>(tiles + 0);
+  f32* add_2_tile = reinterpret_cast<f32*>(tiles + 0);
   for (i64 row = begin_row; row < end_row; ++row) {
     Row0 state;
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_tile, state); });
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_tile, state); });
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_2_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_2_tile, state); });
+    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_2_tile, state); });
   }
 }
 
@@ -104,8 +104,8 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
     const i64 end = begin + 8192 < length ? begin + 8192 : length;
     Row0 state = split.rows[row];
     state.mean = Row0{}.mean;
-    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-    sweep_0_0(call, row, begin, end, add_tile, state);
+    f32* add_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    sweep_0_0(call, row, begin, end, add_2_tile, state);
     split.parts[unit] = state;
   }
 }
@@ -123,8 +123,8 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
     const i64 end = begin + 8192 < length ? begin + 8192 : length;
     Row0 state = split.rows[row];
     state.mean_4 = Row0{}.mean_4;
-    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-    sweep_0_1(call, row, begin, end, add_tile, state);
+    f32* add_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    sweep_0_1(call, row, begin, end, add_2_tile, state);
     split.parts[unit] = state;
   }
 }
@@ -141,8 +141,8 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
     const i64 begin = unit % split.blocks * 8192;
     const i64 end = begin + 8192 < length ? begin + 8192 : length;
     Row0 state = split.rows[row];
-    f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-    sweep_0_2(call, row, begin, end, add_tile, state);
+    f32* add_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    sweep_0_2(call, row, begin, end, add_2_tile, state);
     split.parts[unit] = state;
   }
 }

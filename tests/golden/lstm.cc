@@ -1,6 +1,7 @@
 // lstm: f32[d0, 33], f32[d0, 33]
-#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/core.h"
 #include "prelude/cpu/loop.h"
+#include "prelude/cpu/math_tanh.h"
 #include "abi.h"
 using namespace stitch;
 namespace {
@@ -31,17 +32,17 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
   for_lanes<8, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto add_in_4 = load<L>(add_in_at + n, count);
-    const auto add_in_8 = load<L>(add_in_2_at + n, count);
-    const auto add_4 = add_in_4 + add_in_8;
+    const auto add_in_2_5 = load<L>(add_in_2_at + n, count);
+    const auto add_4 = add_in_4 + add_in_2_5;
     const auto sigmoid_2 = sigmoid(add_4);
     const auto add_in_3 = load<L>(add_in_at_ + n, count);
-    const auto add_in_7 = load<L>(add_in_2_at_ + n, count);
-    const auto add_3 = add_in_3 + add_in_7;
+    const auto add_in_2_4 = load<L>(add_in_2_at_ + n, count);
+    const auto add_3 = add_in_3 + add_in_2_4;
     const auto tanh_2 = tanh(add_3);
     const auto mul = sigmoid_2 * tanh_2;
     const auto add_in_2 = load<L>(add_in_at__ + n, count);
-    const auto add_in_6 = load<L>(add_in_2_at__ + n, count);
-    const auto add_2 = add_in_2 + add_in_6;
+    const auto add_in_2_3 = load<L>(add_in_2_at__ + n, count);
+    const auto add_2 = add_in_2 + add_in_2_3;
     const auto add_6 = splat<L>(add_5) + add_2;
     const auto sigmoid_3 = sigmoid(add_6);
     const auto mul_in = load<L>(mul_in_at + n, count);
@@ -49,8 +50,8 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
     const auto add_7 = mul + mul_2;
     const auto tanh_3 = tanh(add_7);
     const auto add_in = load<L>(add_in_at___ + n, count);
-    const auto add_in_5 = load<L>(add_in_2_at___ + n, count);
-    const auto add = add_in + add_in_5;
+    const auto add_in_2_2 = load<L>(add_in_2_at___ + n, count);
+    const auto add = add_in + add_in_2_2;
     const auto sigmoid_4 = sigmoid(add);
     const auto mul_3 = tanh_3 * sigmoid_4;
     store(add_out_at + n, add_7, count);

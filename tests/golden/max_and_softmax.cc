@@ -1,6 +1,7 @@
 // max_and_softmax: f32[d0], f32[d0, d1]
-#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/core.h"
 #include "prelude/cpu/loop.h"
+#include "prelude/cpu/math_exp.h"
 #include "abi.h"
 using namespace stitch;
 namespace {

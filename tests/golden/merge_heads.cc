@@ -1,5 +1,5 @@
 // merge_heads: f32[16*d0, 32]
-#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/core.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;

@@ -1,5 +1,5 @@
 // split_heads: f32[d0, 4, 16, 8]
-#include "prelude/cpu/stitch.h"
+#include "prelude/cpu/core.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.report import by_hand
+from tf_stitch.report import text as text_module
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,17 @@ def test_one_node(explanation):
 def test_long_names_stay_within_80_columns():
     text = str(by_hand.explanation(by_hand.layer_norm("model/" * 30)))
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_steps_show_the_ends_of_long_names():
+    text = str(by_hand.explanation(by_hand.layer_norm("model/encoder/" * 3)))
+    assert "  …/variance\n" in text
+
+
+def test_a_long_title_keeps_the_count():
+    (title,) = text_module._rule("f" * 100, ": 12 clusters")
+    assert len(title) == 80
+    assert title.endswith("f…: 12 clusters ─")
 
 
 def test_no_control_characters_reach_a_terminal():

@@ -103,6 +103,7 @@ class Optimizer:
         self._counts = Counts()
         self._pending: dict[int, BaseException] = {}
         self._complained: set[str] = set()
+        self._interrupt = threading.Thread()
 
     def __call__(self, item: GrapplerItem) -> bytes | None:
         """A serialized GraphDef, or None to leave the graph as it is. Never raises."""
@@ -115,9 +116,7 @@ class Optimizer:
             self._failed(item, error)
             return None
         except BaseException:  # noqa: BLE001  Ctrl-C
-            with self._lock:
-                self._counts.failed += 1
-            _interrupt_again()
+            self._interrupt_again()
             return None
         finally:
             with self._lock:
@@ -169,6 +168,17 @@ class Optimizer:
                 _LOG.warning("functions run unstitched: %s", error)
         else:
             _LOG.error("graph '%s' is left as it was", item.item_id, exc_info=error)
+
+    def _interrupt_again(self) -> None:
+        """Ctrl-C a little later, when TensorFlow has returned to Python: no exception passes through it."""
+        with self._lock:
+            self._counts.failed += 1
+            if self._interrupt.is_alive():
+                return
+            main = threading.main_thread().ident
+            self._interrupt = threading.Timer(_RETURN_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
+            self._interrupt.daemon = True
+            self._interrupt.start()
 
     def _optimized(self, item: GrapplerItem) -> bytes | None:
         graph_def = GraphDef.FromString(item.graph)
@@ -233,14 +243,6 @@ class Optimizer:
         for rejection in stitched.rejections:
             if strict() and rejection.reason is Reason.BUILD_FAILED:
                 raise StrictError(f"{rejection.node}: {rejection.detail}")
-
-
-def _interrupt_again() -> None:
-    """Ctrl-C a little later, when TensorFlow has returned to Python: no exception passes through it."""
-    arguments = (threading.main_thread().ident, signal.SIGINT)
-    timer = threading.Timer(_RETURN_SECONDS, signal.pthread_kill, arguments)
-    timer.daemon = True
-    timer.start()
 
 
 def _is_ours(node: Proto) -> bool:

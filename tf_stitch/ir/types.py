@@ -91,6 +91,10 @@ class Dim:
     coefficient: int
     symbols: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.coefficient == 0:  # there is one zero
+            object.__setattr__(self, "symbols", ())
+
     @staticmethod
     def symbol(name: str) -> Dim:
         return Dim(1, (name,))
@@ -104,15 +108,16 @@ class Dim:
         return self.coefficient == 1 and not self.symbols
 
     def __mul__(self, other: Dim) -> Dim:
-        coefficient = self.coefficient * other.coefficient
-        if coefficient == 0 or not (self.symbols or other.symbols):
-            return Dim(coefficient)  # there is one zero
-        return Dim(coefficient, tuple(sorted(self.symbols + other.symbols)))
+        if not self.symbols and not other.symbols:
+            return Dim(self.coefficient * other.coefficient)
+        return Dim(self.coefficient * other.coefficient, tuple(sorted(self.symbols + other.symbols)))
 
     def divided_by(self, other: Dim) -> Dim | None:
         """`self / other` where the division is exact for every value of the symbols, else None."""
         if other.coefficient == 0 or self.coefficient % other.coefficient:
             return None
+        if self.coefficient == 0:
+            return self
         left = list(self.symbols)
         for symbol in other.symbols:
             if symbol not in left:

@@ -67,9 +67,7 @@ def _batch_norm(outputs: int) -> OpDef:
     def expand(b: BodyBuilder, x: Operands) -> Sequence[int | None]:
         if x.attribute("is_training", True):
             raise x.unsupported("is_training=True")
-        scale, offset, mean, variance = (
-            _along_channels(b, x, x[0], b.convert(x[i], DType.F32)) for i in range(1, 5)
-        )
+        scale, offset, mean, variance = (_along_channels(b, x, x[0], b.convert(x[i], DType.F32)) for i in range(1, 5))
         epsilon = b.constant(x.attribute("epsilon", 1e-4), DType.F32)
         factor = b.apply("mul", b.apply("rsqrt", b.apply("add", variance, epsilon)), scale)
         centred = b.apply("sub", b.widen(x[0]), mean)

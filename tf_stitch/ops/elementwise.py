@@ -174,7 +174,11 @@ elementwise(
     Function("reciprocal", 1, _reciprocal, "reciprocal({0})", HEAVY, FLOATS),
     "TensorFlow's own f32 kernel is off by an ulp; ours is exact",
 )
-define(Function("pow", 2, _precise(np.power), "pow({0}, {1})", HEAVY, FLOATS, domain=(0.1, 8.0), ulps=2.0))
+define(
+    Function(
+        "pow", 2, _precise(np.power), "pow({0}, {1})", HEAVY, FLOATS, domain=(0.1, 8.0), ulps=2.0, header="math_rare.h"
+    )
+)
 
 
 def _pow(b: BodyBuilder, x: Operands) -> int:
@@ -202,15 +206,13 @@ def _pow(b: BodyBuilder, x: Operands) -> int:
     return b.apply("pow", x[0], x[1])
 
 
-define_op(
-    OpDef(("Pow",), Kind.ELEMENTWISE, _pow, dtypes=FLOATS, notes="floats only: the integer op can fail")
-)
+define_op(OpDef(("Pow",), Kind.ELEMENTWISE, _pow, dtypes=FLOATS, notes="floats only: the integer op can fail"))
 
 define(
-    Function("floor_div", 2, np.floor_divide, "floor_div({0}, {1})", HEAVY, INTEGERS),
-    Function("floor_mod", 2, _floor_mod, "floor_mod({0}, {1})", HEAVY),
-    Function("trunc_div", 2, _trunc_div, "truncate_div({0}, {1})", HEAVY, INTEGERS),
-    Function("trunc_mod", 2, np.fmod, "truncate_mod({0}, {1})", HEAVY),
+    Function("floor_div", 2, np.floor_divide, "floor_div({0}, {1})", HEAVY, INTEGERS, header="divide.h"),
+    Function("floor_mod", 2, _floor_mod, "floor_mod({0}, {1})", HEAVY, header="divide.h"),
+    Function("trunc_div", 2, _trunc_div, "truncate_div({0}, {1})", HEAVY, INTEGERS, header="divide.h"),
+    Function("trunc_mod", 2, np.fmod, "truncate_mod({0}, {1})", HEAVY, header="divide.h"),
 )
 
 
@@ -235,9 +237,7 @@ define_op(
 )
 
 
-def _division(
-    tf_names: str, integer: str, expand_float: Callable[[BodyBuilder, int, int], int], halves: bool
-) -> None:
+def _division(tf_names: str, integer: str, expand_float: Callable[[BodyBuilder, int, int], int], halves: bool) -> None:
     """An integer division fails on a divisor of zero: only a constant one without zeros is ours."""
 
     def expand(b: BodyBuilder, x: Operands) -> int:
@@ -245,9 +245,7 @@ def _division(
             return expand_float(b, x[0], x[1])
         divisor = x.constants[1]
         if divisor is None or not divisor.all():
-            raise x.unsupported(
-                "an integer division, which can fail unless the divisor is a non-zero constant"
-            )
+            raise x.unsupported("an integer division, which can fail unless the divisor is a non-zero constant")
         return b.apply(integer, x[0], x[1])
 
     dtypes = with_halves(FLOATS) | INTEGERS if halves else INTEGERS | {DType.F32, DType.F64}
@@ -265,49 +263,69 @@ _division("Mod TruncateMod", "trunc_mod", lambda b, x, y: b.apply("trunc_mod", x
 
 
 def _analytic(
-    tf_names: str, reference: Callable[..., Array], ulps: float, domain: tuple[float, float], notes: str = ""
+    header: str,
+    tf_names: str,
+    reference: Callable[..., Array],
+    ulps: float,
+    domain: tuple[float, float],
+    notes: str = "",
 ) -> None:
     """A float function of one operand that is called in C++ as it is here."""
     name = tf_names.split(maxsplit=1)[0].lower()
     elementwise(
         tf_names,
-        Function(name, 1, _precise(reference), f"{name}({{0}})", HEAVY, FLOATS, domain=domain, ulps=ulps),
+        Function(
+            name, 1, _precise(reference), f"{name}({{0}})", HEAVY, FLOATS, header=header, domain=domain, ulps=ulps
+        ),
         notes,
     )
 
 
-_analytic("Exp", np.exp, 1.0, (-80, 80))
-_analytic("Expm1", np.expm1, 2.0, (-20, 20))
-_analytic("Log", np.log, 1.0, (0, 1e6))
-_analytic("Log1p", np.log1p, 2.0, (-0.999, 1e3))
-_analytic("Tanh", np.tanh, 3.0, (-10, 10))
-_analytic("Sigmoid", _sigmoid, 3.0, (-30, 30))
-_analytic("Softplus", _softplus, 2.0, (-30, 30))
-_analytic("Erf", _scalar(math.erf), 3.5, (-5, 5), "of an infinite f64: ±1, where TensorFlow has NaN")
-_analytic("Erfc", _scalar(math.erfc), 6.0, (-5, 8))
-_analytic("Sin", np.sin, 2.0, (-10, 10))
-_analytic("Cos", np.cos, 2.0, (-10, 10))
-_analytic("Tan", np.tan, 3.0, (-1.5, 1.5))
-_analytic("Asin", np.arcsin, 3.0, (-1, 1))
-_analytic("Acos", np.arccos, 3.0, (-1, 1))
-_analytic("Atan", np.arctan, 3.0, (-10, 10))
-_analytic("Sinh", np.sinh, 3.0, (-10, 10))
-_analytic("Cosh", np.cosh, 3.0, (-10, 10))
-_analytic("Asinh", np.arcsinh, 3.0, (-100, 100))
-_analytic("Acosh", np.arccosh, 3.0, (1, 100))
-_analytic("Atanh", np.arctanh, 3.0, (-0.99, 0.99))
-elementwise("Atan2", Function("atan2", 2, _precise(np.arctan2), "atan2({0}, {1})", HEAVY, FLOATS, ulps=3.0))
-elementwise("Sqrt", Function("sqrt", 1, np.sqrt, "sqrt({0})", HEAVY, FLOATS, domain=(0, 100)))
+_analytic("math_exp.h", "Exp", np.exp, 1.0, (-80, 80))
+_analytic("math_exp.h", "Expm1", np.expm1, 2.0, (-20, 20))
+_analytic("math_exp.h", "Log", np.log, 1.0, (0, 1e6))
+_analytic("math_exp.h", "Log1p", np.log1p, 2.0, (-0.999, 1e3))
+_analytic("math_tanh.h", "Tanh", np.tanh, 3.0, (-10, 10))
+_analytic("math_tanh.h", "Sigmoid", _sigmoid, 3.0, (-30, 30))
+_analytic("math_exp.h", "Softplus", _softplus, 2.0, (-30, 30))
+_analytic("math_tanh.h", "Erf", _scalar(math.erf), 3.5, (-5, 5), "of an infinite f64: ±1, where TensorFlow has NaN")
+_analytic("math_rare.h", "Erfc", _scalar(math.erfc), 6.0, (-5, 8))
+_analytic("math_rare.h", "Sin", np.sin, 2.0, (-10, 10))
+_analytic("math_rare.h", "Cos", np.cos, 2.0, (-10, 10))
+_analytic("math_rare.h", "Tan", np.tan, 3.0, (-1.5, 1.5))
+_analytic("math_rare.h", "Asin", np.arcsin, 3.0, (-1, 1))
+_analytic("math_rare.h", "Acos", np.arccos, 3.0, (-1, 1))
+_analytic("math_rare.h", "Atan", np.arctan, 3.0, (-10, 10))
+_analytic("math_rare.h", "Sinh", np.sinh, 3.0, (-10, 10))
+_analytic("math_rare.h", "Cosh", np.cosh, 3.0, (-10, 10))
+_analytic("math_rare.h", "Asinh", np.arcsinh, 3.0, (-100, 100))
+_analytic("math_rare.h", "Acosh", np.arccosh, 3.0, (1, 100))
+_analytic("math_rare.h", "Atanh", np.arctanh, 3.0, (-0.99, 0.99))
 elementwise(
-    "Rsqrt", Function("rsqrt", 1, _precise(_rsqrt), "rsqrt({0})", HEAVY, FLOATS, domain=(0, 100), ulps=1.5)
+    "Atan2",
+    Function("atan2", 2, _precise(np.arctan2), "atan2({0}, {1})", HEAVY, FLOATS, ulps=3.0, header="math_rare.h"),
 )
+elementwise("Sqrt", Function("sqrt", 1, np.sqrt, "sqrt({0})", HEAVY, FLOATS, domain=(0, 100)))
+elementwise("Rsqrt", Function("rsqrt", 1, _precise(_rsqrt), "rsqrt({0})", HEAVY, FLOATS, domain=(0, 100), ulps=1.5))
 elementwise(
     "Xlogy",
-    Function("xlogy", 2, _precise(_xlogy), "xlogy({0}, {1})", HEAVY, FLOATS, domain=(0, 10), ulps=2.0),
+    Function(
+        "xlogy", 2, _precise(_xlogy), "xlogy({0}, {1})", HEAVY, FLOATS, domain=(0, 10), ulps=2.0, header="math_exp.h"
+    ),
 )
 elementwise(
     "Xlog1py",
-    Function("xlog1py", 2, _precise(_xlog1py), "xlog1py({0}, {1})", HEAVY, FLOATS, domain=(0, 10), ulps=3.0),
+    Function(
+        "xlog1py",
+        2,
+        _precise(_xlog1py),
+        "xlog1py({0}, {1})",
+        HEAVY,
+        FLOATS,
+        domain=(0, 10),
+        ulps=3.0,
+        header="math_exp.h",
+    ),
 )
 elementwise("Xdivy", Function("xdivy", 2, _xdivy, "xdivy({0}, {1})", HEAVY, FLOATS))
 
@@ -334,8 +352,8 @@ expand_function("Round", "rint", "halves to even; floats only, for of integers T
 
 elementwise("Relu", Function("relu", 1, _relu, "relu({0})"))
 elementwise("Relu6", Function("relu6", 1, _relu6, "relu6({0})"))
-elementwise("Elu", Function("elu", 1, _precise(_elu), "elu({0})", HEAVY, FLOATS, ulps=2.0))
-elementwise("Selu", Function("selu", 1, _precise(_selu), "selu({0})", HEAVY, FLOATS, ulps=3.0))
+elementwise("Elu", Function("elu", 1, _precise(_elu), "elu({0})", HEAVY, FLOATS, ulps=2.0, header="math_exp.h"))
+elementwise("Selu", Function("selu", 1, _precise(_selu), "selu({0})", HEAVY, FLOATS, ulps=3.0, header="math_exp.h"))
 elementwise("Softsign", Function("softsign", 1, _softsign, "softsign({0})", HEAVY, FLOATS, ulps=1.5))
 
 
@@ -378,9 +396,7 @@ define(
 def _equality(tf_name: str, function: str) -> None:
     def expand(b: BodyBuilder, x: Operands) -> int:
         if not x.attribute("incompatible_shape_error", True) and b.shape(x[0]) != b.shape(x[1]):
-            raise x.unsupported(
-                "incompatible_shape_error=False: the result may be a scalar", Reason.UNKNOWN_RANK
-            )
+            raise x.unsupported("incompatible_shape_error=False: the result may be a scalar", Reason.UNKNOWN_RANK)
         if b.dtype(x[0]) is not DType.BOOL:
             return b.apply(function, x[0], x[1])
         differ = b.apply("logical_xor", x[0], x[1])
@@ -454,9 +470,7 @@ define_op(
         dtypes=ALL,
         notes="float to int truncates; NaN and out of range give the least integer, as on x86",
     ),
-    OpDef(
-        ("Identity", "StopGradient", "PreventGradient", "Snapshot"), Kind.ELEMENTWISE, _identity, dtypes=ALL
-    ),
+    OpDef(("Identity", "StopGradient", "PreventGradient", "Snapshot"), Kind.ELEMENTWISE, _identity, dtypes=ALL),
     OpDef(("ZerosLike",), Kind.ELEMENTWISE, _like(0), dtypes=ALL),
     OpDef(("OnesLike",), Kind.ELEMENTWISE, _like(1), dtypes=ALL),
     OpDef(
@@ -471,9 +485,7 @@ define_op(
 # -- gradients ---------------------------------------------------------------------------------------------
 
 
-def _gradient(
-    tf_names: str, formula: Callable[..., int], samples: tuple[dict[str, float], ...] = ({},)
-) -> None:
+def _gradient(tf_names: str, formula: Callable[..., int], samples: tuple[dict[str, float], ...] = ({},)) -> None:
     """An op of two operands of one shape, whose formula runs in the compute dtype."""
 
     def expand(b: BodyBuilder, x: Operands) -> int:
@@ -481,11 +493,7 @@ def _gradient(
         return wide(b, x, formula)
 
     notes = "f16 and bf16: computed in f32, rounded once"
-    define_op(
-        OpDef(
-            tuple(tf_names.split()), Kind.ELEMENTWISE, expand, samples=samples, dtypes=HALVES_TOO, notes=notes
-        )
-    )
+    define_op(OpDef(tuple(tf_names.split()), Kind.ELEMENTWISE, expand, samples=samples, dtypes=HALVES_TOO, notes=notes))
 
 
 def _number(b: BodyBuilder, value: float, like: int) -> int:
@@ -541,15 +549,11 @@ def _elu_grad(b: BodyBuilder, gradient: int, output: int) -> int:
 
 def _selu_grad(b: BodyBuilder, gradient: int, output: int) -> int:
     low = b.apply("mul", gradient, b.apply("add", output, _number(b, _SELU_SCALE_ALPHA, output)))
-    return b.apply(
-        "select", _negative(b, output), low, b.apply("mul", gradient, _number(b, _SELU_SCALE, output))
-    )
+    return b.apply("select", _negative(b, output), low, b.apply("mul", gradient, _number(b, _SELU_SCALE, output)))
 
 
 def _softplus_grad(b: BodyBuilder, gradient: int, features: int) -> int:
-    return b.apply(
-        "div", gradient, b.apply("add", b.apply("exp", b.apply("neg", features)), _number(b, 1, features))
-    )
+    return b.apply("div", gradient, b.apply("add", b.apply("exp", b.apply("neg", features)), _number(b, 1, features)))
 
 
 def _softsign_grad(b: BodyBuilder, gradient: int, features: int) -> int:

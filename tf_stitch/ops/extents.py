@@ -82,9 +82,7 @@ def _array(dims: Sequence[Dim], shape: Sequence[int]) -> DimArray:
     return np.reshape(flat, tuple(shape))
 
 
-def _dims(
-    type_: TensorType, constant: np.ndarray[Any, Any] | None, extents: tuple[Dim, ...] | None
-) -> DimArray | None:
+def _dims(type_: TensorType, constant: np.ndarray[Any, Any] | None, extents: tuple[Dim, ...] | None) -> DimArray | None:
     if constant is not None:
         if constant.dtype.kind not in "iu" or constant.size > LARGEST:
             return None
@@ -171,9 +169,7 @@ def _pairwise(
     def rule(_: Node, operands: list[DimArray | None]) -> DimArray:
         left, right = np.broadcast_arrays(*(_known(o) for o in operands))
         results = [function(a, b) for a, b in zip(left.ravel(), right.ravel(), strict=True)]
-        return (
-            _array([r for r in results if r is not None], left.shape) if None not in results else _unknown()
-        )
+        return _array([r for r in results if r is not None], left.shape) if None not in results else _unknown()
 
     return rule
 

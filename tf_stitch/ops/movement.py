@@ -204,9 +204,7 @@ def _pieces(b: BodyBuilder, value: int, axis: int, sizes: Sequence[int]) -> list
     begin = 0
     for size in sizes:
         begins = [begin if a == axis else 0 for a in range(len(shape))]
-        pieces.append(
-            b.slice(value, begins, tuple(Dim(size) if a == axis else d for a, d in enumerate(shape)))
-        )
+        pieces.append(b.slice(value, begins, tuple(Dim(size) if a == axis else d for a, d in enumerate(shape))))
         begin += size
     return pieces
 

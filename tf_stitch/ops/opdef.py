@@ -49,7 +49,7 @@ class Function:
     dtypes: the compute dtypes it is defined for.
     to_bool: the result is a bool, not the operands' dtype.
     selectors: how many leading operands are bools (1 for select).
-    header: the prelude header that the expression needs besides `stitch.h`, or "".
+    header: the prelude header that the expression needs besides `core.h`, or "".
     domain: the interval that tests draw from.
     ulps: how far from the correctly rounded f32 result it may be.
     """

@@ -122,9 +122,7 @@ def _reduction(
     name: str, expand: Callable[[BodyBuilder, Operands], int], dtypes: frozenset[DType], notes: str = ""
 ) -> None:
     samples = ({"keep_dims": True}, {"keep_dims": False})
-    define_op(
-        OpDef((name,), Kind.REDUCTION, expand, static=(1,), samples=samples, dtypes=dtypes, notes=notes)
-    )
+    define_op(OpDef((name,), Kind.REDUCTION, expand, static=(1,), samples=samples, dtypes=dtypes, notes=notes))
 
 
 _ROUNDED = "f16 and bf16 accumulate in f32"

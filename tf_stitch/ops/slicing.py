@@ -60,9 +60,7 @@ def entries_of(rank: int, count: int, attributes: Mapping[str, Any]) -> list[Ent
         raise Unsupported(Reason.UNSUPPORTED_OP, "StridedSlice: more than one ellipsis")
     indexing = sum(not bit("ellipsis_mask", p) and not bit("new_axis_mask", p) for p in range(count))
     if indexing > rank:
-        raise Unsupported(
-            Reason.UNSUPPORTED_OP, f"StridedSlice: {indexing} indices into a tensor of rank {rank}"
-        )
+        raise Unsupported(Reason.UNSUPPORTED_OP, f"StridedSlice: {indexing} indices into a tensor of rank {rank}")
     entries: list[Entry] = []
     for position in range(count):
         if bit("ellipsis_mask", position):

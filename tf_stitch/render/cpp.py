@@ -41,7 +41,7 @@ def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
 def _preamble(kernel: Kernel) -> list[str]:
     statements = [s for nest in kernel.nests for part in (*nest.sweeps,) for s in (*part.row, *part.elements)]
     statements += [s for nest in kernel.nests for s in nest.finish]
-    includes = ["stitch.h", "loop.h", *headers(statements)]
+    includes = ["core.h", "loop.h", *headers(statements)]
     return [
         f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
         *(f'#include "prelude/cpu/{name}"' for name in includes),

@@ -282,7 +282,8 @@ def _assumptions(graph: Graph, kernel: Kernel, inputs: Sequence[Value]) -> tuple
         shape = graph.type_of(inputs[guard.input]).shape
         return guard.dim.is_static and shape is not None and shape[guard.axis] == guard.dim
 
-    return (*(g.text for g in kernel.guards if not is_known(g)), *(b.text for b in kernel.bounds))
+    guards = (f"dim {g.axis} of {inputs[g.input]} is {g.dim}" for g in kernel.guards if not is_known(g))
+    return (*guards, *(b.text for b in kernel.bounds))
 
 
 def _group(body: Body, group: Group) -> ExplainedGroup:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _LISTED = 8  # neighbours of a cluster, and names beside a reason
+_ORIGINS, _TYPES = 15, 20  # columns of steps for the names of nodes, at least, and for types, at most
 
 
 def text(explanation: Explanation) -> str:
@@ -88,7 +89,7 @@ def _head(explanation: Explanation) -> Iterator[str]:
 
 
 def _graph(graph: ExplainedGraph) -> Iterator[str]:
-    yield from _rule(f"{_title(graph)}: {_count(len(graph.clusters), 'cluster')}")
+    yield from _rule(_title(graph), f": {_count(len(graph.clusters), 'cluster')}")
     for cluster, *others in graph.alike:
         yield ""
         yield from _cluster(cluster, [c.name for c in others])
@@ -127,13 +128,20 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
 
 
 def _steps(steps: Sequence[ExplainedStep]) -> Iterator[str]:
-    """One line a step: `%3  sum %0 over (1)   f32[d0, 1]   REGIONAL   Mean`."""
-    width = min(30, max((len(s.text) for s in steps), default=0))
-    types = min(20, max((len(s.type) for s in steps), default=0))
-    for s in steps:
-        groups = ",".join(map(str, s.groups))
-        line = f"%{s.index:<4} {_cut(s.text, width):<{width}}  {_cut(s.type, types):<{types}}  "
-        yield _cut(f"{line}{groups:<2} {s.scheme.lower():<11} {s.origin}", WIDTH - 4).rstrip()
+    """One line a step: `%3  sum %0 over (1)  f32[d0, 1]  0  regional  Mean`, the group where there are several."""
+    numbers = [f"%{s.index}" for s in steps]
+    groups = [",".join(map(str, s.groups)) for s in steps]
+    groups = groups if len(set(groups)) > 1 else [""] * len(groups)
+    columns = [numbers, [s.text for s in steps], [s.type for s in steps], groups, [s.scheme.lower() for s in steps]]
+    widths = [max(map(len, column), default=0) for column in columns]
+    room = WIDTH - 4 - sum(w + 2 for w in (widths[0], *widths[3:]) if w)
+    origins = min(_ORIGINS, max((len(s.origin) for s in steps), default=0))
+    widths[2] = min(widths[2], _TYPES)
+    widths[1] = min(widths[1], room - origins - widths[2] - 4)
+    for s, *cells in zip(steps, *columns, strict=True):
+        shown = [f"{_cut(cell, width):<{width}}  " for cell, width in zip(cells, widths, strict=True) if width]
+        line = "".join(shown)
+        yield f"{line}{_short(s.origin, WIDTH - 4 - len(line))}".rstrip()
 
 
 def _neighbours(neighbours: Sequence[Neighbour]) -> Iterator[str]:
@@ -173,8 +181,8 @@ def _title(graph: ExplainedGraph) -> str:
     return graph.name or "the main graph"
 
 
-def _rule(title: str) -> Iterator[str]:
-    yield _cut(f"── {title} " + "─" * WIDTH)
+def _rule(title: str, more: str = "") -> Iterator[str]:
+    yield f"── {_cut(title, WIDTH - 5 - len(more))}{more} ".ljust(WIDTH, "─")
 
 
 def _names(names: Sequence[str], most: int = _LISTED) -> str:
@@ -195,9 +203,16 @@ def human_bytes(count: float) -> str:
 
 
 def _cut(line: str, width: int = WIDTH) -> str:
-    if len(line) <= width:
-        return line
-    return line[:width] if line[width - 1] == "─" else line[: width - 1] + "…"
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _short(name: str, width: int) -> str:
+    """A node's name; of a long one the end, which tells it from others."""
+    if len(name) <= width:
+        return name
+    parts = name.split("/")
+    ends = ("…/" + "/".join(parts[n:]) for n in range(1, len(parts)))
+    return next((end for end in ends if len(end) <= width), _cut(parts[-1], width))
 
 
 def _paragraph(words: str, indent: str = "", more: str | None = None) -> Iterable[str]:
