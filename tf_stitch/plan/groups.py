@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce, Slice
+from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce, Reshape, Slice, Transpose
 from tf_stitch.ir.types import Dim, Shape, product
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import (
@@ -313,10 +313,18 @@ def _dear_and_repeated(body: Body, drafts: list[_Draft]) -> set[int]:
                 repeated = any(not outer <= axes_of(m) for m in draft.maps.get(operand, []))
             else:
                 repeated = _overlap(draft, draft.maps.get(operand, []), body.steps[operand].type.size)
-            computed = operand not in draft.loaded and isinstance(body.steps[operand].op, Elementwise)
-            if repeated and computed and not body.steps[operand].type.size.is_one and _is_dear(body, draft, operand):
-                found.add(operand)
+            source = _moved_from(body, operand)
+            computed = source not in draft.loaded and isinstance(body.steps[source].op, Elementwise)
+            if repeated and computed and not body.steps[source].type.size.is_one and _is_dear(body, draft, source):
+                found.add(source)
     return found
+
+
+def _moved_from(body: Body, index: int) -> int:
+    """The step whose elements a step is, but for movement."""
+    while isinstance(body.steps[index].op, Reshape | Transpose | Slice):
+        index = body.steps[index].operands[0]
+    return index
 
 
 def _overlap(draft: _Draft, maps: Sequence[IndexMap], size: Dim) -> bool:
