@@ -20,13 +20,13 @@ import tensorflow as tf
 from tf_stitch import pipeline
 from tf_stitch.config import Config
 from tf_stitch.debug.graph_text import print_clustering, print_graph, print_rewritten
+from tf_stitch.frontend.explainable import of_function
 from tf_stitch.ir.printer import print_body
 from tf_stitch.lower.printer import print_kernel, print_schedules
 from tf_stitch.plan.printer import print_plan
 from tf_stitch.plan.target import Target
 from tf_stitch.report import explain
 from tf_stitch.report.explain import NoToolchain
-from tf_stitch.frontend.explainable import of_function
 
 TOUR = Path(__file__).with_name("tour.md")
 _CPU = "x86-64-v3"

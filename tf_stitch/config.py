@@ -32,3 +32,8 @@ def strict() -> bool:
 def enabled() -> bool:
     """TF_STITCH=0 turns the whole of tf_stitch off."""
     return os.environ.get("TF_STITCH", "1") != "0"
+
+
+def verifying() -> bool:
+    """TF_STITCH_VERIFY=1: check the invariants of every plan and kernel. For tests; ten milliseconds a cluster."""
+    return os.environ.get("TF_STITCH_VERIFY", "0") == "1"

@@ -12,19 +12,21 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.config import Config, strict
+from tf_stitch.config import Config, strict, verifying
 from tf_stitch.errors import BuildError, Reason, Unsupported
 from tf_stitch.ir.graph import Graph
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.cpu import schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.names import identifier
+from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
+from tf_stitch.plan.verify import verify_plan
 from tf_stitch.render.cpp import render
 from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
 
@@ -143,6 +145,9 @@ def _compile(found: Cluster, target: Target, see: Observer) -> _Draft:
     see("plan", plan)
     kernel, schedules = schedule(lower(plan, kernel_name(plan)), target)
     see("kernel", (kernel, schedules))
+    if verifying():
+        verify_plan(plan)
+        verify_kernel(kernel, schedules)
     source = render(kernel, schedules)
     see("source", source)
     return _Draft(found, plan, kernel, source)

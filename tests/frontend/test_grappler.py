@@ -15,7 +15,7 @@ from tf_stitch.config import Config
 from tf_stitch.errors import EnvironmentProblem, StrictError
 from tf_stitch.frontend import grappler
 from tf_stitch.frontend.engine import Engine
-from tf_stitch.frontend.function import function, stitching
+from tf_stitch.frontend.function import disable, enable, function, stitching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +145,11 @@ def test_no_compiler_is_said_once(
     assert [r.message for r in caplog.records] == ["functions run unstitched: there is no compiler"]
 
 
+def _call_and_wait(called: Any) -> None:
+    called(X)
+    time.sleep(30)
+
+
 @pytest.mark.usefixtures("optimizer")
 def test_an_interrupt_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     stitched = function(gelu)
@@ -152,7 +157,14 @@ def test_an_interrupt_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> Non
         patch.setattr(grappler, "engine_for", Broken(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             stitched(X)
-            time.sleep(30)
+        with pytest.raises(KeyboardInterrupt), stitching():
+            tf.function(gelu)(X)
+        enable()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                _call_and_wait(tf.function(gelu))
+        finally:
+            disable()
     np.testing.assert_allclose(stitched(X), gelu(tf.constant(X)), rtol=1e-5, atol=1e-6)
 
 

@@ -54,9 +54,7 @@ def test_where_there_is_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2])
-def test_interrupted_at_a_rename(
-    destination: Path, number: int, moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_at_a_rename(destination: Path, number: int, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = Path.replace
     renamed: list[Path] = []
 
@@ -125,9 +123,7 @@ with replacing(Path(sys.argv[1])) as new:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_what_a_killed_writer_left_is_swept(
-    destination: Path, number: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_killed_writer_left_is_swept(destination: Path, number: int, caplog: pytest.LogCaptureFixture) -> None:
     subprocess.run([sys.executable, "-c", KILLED, destination, str(number)], check=False)
     assert len(beside(destination)) == (2 if number == 1 else 1)
     assert destination.exists() == (number == 1)

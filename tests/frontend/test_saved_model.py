@@ -345,6 +345,14 @@ class TestFaults:
         assert [p.name for p in tmp_path.iterdir()] == ["out"]
         assert digests(old) == before
 
+    def test_what_a_killed_conversion_moved_away_comes_back(self, source: Path, tmp_path: Path) -> None:
+        shutil.copytree(source, tmp_path / ".out.12345678.partial" / "old")
+        before = digests(source)
+        with pytest.raises(UsageError, match="--force"):
+            convert_saved_model(source, tmp_path / "out")
+        assert digests(tmp_path / "out") == before
+        assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
     def test_a_directory_that_cannot_be_made(self, source: Path, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(UsageError, match="cannot be written"):

@@ -11,10 +11,10 @@ import tensorflow as tf
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.fuzz.graphs import Program, programs
+from tests.fuzz.graphs import FLOATS, Program, programs
 from tests.fuzz.settings import tries
 from tests.lower.building import toolchain
-from tests.lower.comparison import assert_near
+from tests.lower.comparison import assert_near, epsilon
 from tf_stitch.config import Config
 from tf_stitch.frontend.importer import import_graph_def
 from tf_stitch.frontend.rewrite import rewrite_graph_def
@@ -81,6 +81,8 @@ def test_random_functions_give_the_same_stitched(batch: list[Case]) -> None:
 
 def check(case: Case, concrete: Any, stitched: Any) -> None:
     wide = case.program.build(case.fixed, widen=True)
+    floats = [t.dtype.numpy for t in case.program.types if t.dtype in FLOATS]
+    coarsest = max(floats, key=epsilon, default=None)
     for number, sizes in enumerate(SIZES):
         symbols = case.symbols(sizes)
         if max(t.shape and np.prod([d.evaluate(symbols) for d in t.shape]) or 1 for t in case.program.types) > LARGEST:
@@ -90,4 +92,4 @@ def check(case: Case, concrete: Any, stitched: Any) -> None:
         exact = wide(*(tf.constant(a.astype(np.float64) if a.dtype == np.float32 else a) for a in arguments))
         ours = stitched(*(tf.constant(a) for a in arguments))
         for mine, other, wanted in zip(*map(tf.nest.flatten, (ours, theirs, exact)), strict=True):
-            assert_near(mine.numpy(), other.numpy(), wanted.numpy(), ulps=64, what=f"{case.program} with {symbols}")
+            assert_near(mine.numpy(), other.numpy(), wanted.numpy(), ulps=64, what=f"{case.program} with {symbols}", coarsest=coarsest)

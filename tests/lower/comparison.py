@@ -20,12 +20,14 @@ def is_float(dtype: Any) -> bool:
     return np.dtype(dtype).kind == "f" or dtype == ml_dtypes.bfloat16
 
 
-def assert_near(ours: Array, theirs: Array, exact: Array | None = None, *, ulps: float = ULPS, what: str = "") -> None:
+def assert_near(
+    ours: Array, theirs: Array, exact: Array | None = None, *, ulps: float = ULPS, what: str = "", coarsest: Any = None
+) -> None:
     """Asserts that `ours` is as good as `theirs`.
 
     Integers and bools are equal; so are shapes, dtypes, and where NaNs and infinities are. The largest error of a
     float, against `exact` (the result in float64; `theirs` where there is none), is at most twice that of `theirs`,
-    or some ulps of the largest value.
+    or some ulps of the largest value: ulps of `coarsest`, where a result depends on values of a coarser dtype.
     """
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), what
     if not is_float(ours.dtype):
@@ -44,7 +46,7 @@ def assert_near(ours: Array, theirs: Array, exact: Array | None = None, *, ulps:
     error = np.abs(mine - wanted)[finite].max()
     theirs_error = np.abs(other - wanted)[finite].max()
     largest = np.abs(wanted[finite]).max()
-    allowed = max(2 * theirs_error, ulps * epsilon(ours.dtype) * largest)
+    allowed = max(2 * theirs_error, ulps * max(epsilon(ours.dtype), epsilon(coarsest or ours.dtype)) * largest)
     assert error <= allowed, f"{what}: off by {error:.3g}, TensorFlow by {theirs_error:.3g}; {allowed:.3g} is allowed"
 
 

@@ -30,9 +30,7 @@ needs_compiler = pytest.mark.skipif(REAL_COMPILER is None, reason="no g++ or cla
 
 def answer(value: int, name: str = "") -> Source:
     """A library with one function, which tells it from others."""
-    return Source(
-        name or f"answer_{value}", f'#include "abi.h"\n{EXPORT} int answer() {{ return {value}; }}\n'
-    )
+    return Source(name or f"answer_{value}", f'#include "abi.h"\n{EXPORT} int answer() {{ return {value}; }}\n')
 
 
 def call(artifact: object) -> int:

@@ -46,9 +46,7 @@ def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_zig")
 def test_no_compiler_at_all(find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only_path(tmp_path / "bin", monkeypatch)
-    with pytest.raises(
-        EnvironmentProblem, match=r"no C\+\+ compiler.*pip install tf-stitch\[compiler\].*g\+\+"
-    ):
+    with pytest.raises(EnvironmentProblem, match=r"no C\+\+ compiler.*pip install tf-stitch\[compiler\].*g\+\+"):
         find()
 
 
@@ -80,9 +78,7 @@ def test_an_older_zig_has_no_clang_of_its_own(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.faults
 @pytest.mark.usefixtures("no_zig")
-def test_a_compiler_that_does_not_answer_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_does_not_answer_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only_path(tmp_path / "bin", monkeypatch)
     monkeypatch.setattr(compilers, "_VERSION_TIMEOUT", 0.5)
     FakeCompiler(tmp_path / "bin", "clang++").path.write_text("#!/bin/sh\nwhile true; do :; done\n")
@@ -98,9 +94,7 @@ def test_another_architecture_needs_a_cross_compiler(
     monkeypatch.setattr(compilers.platform, "machine", lambda: "x86_64")
     only_path(tmp_path / "bin", monkeypatch)
     FakeCompiler(tmp_path / "bin").does("exit 1", version="g++ 14")
-    with pytest.raises(
-        EnvironmentProblem, match=r"no C.. compiler for aarch64 .* aarch64-linux-gnu-g.. in PATH"
-    ):
+    with pytest.raises(EnvironmentProblem, match=r"no C.. compiler for aarch64 .* aarch64-linux-gnu-g.. in PATH"):
         find(ARM)
     cross = FakeCompiler(tmp_path / "bin", "aarch64-linux-gnu-g++")
     cross.does("exit 1", version="g++ 14")
@@ -188,9 +182,7 @@ def test_cxx_may_name_zig(cxx: str, find: Find, tmp_path: Path, monkeypatch: pyt
 
 @needs_zig
 @pytest.mark.usefixtures("only_zig")
-@pytest.mark.parametrize(
-    "target", [Target.this_cpu(), Target.baseline("x86-64-v4"), ARM], ids=lambda t: t.isa
-)
+@pytest.mark.parametrize("target", [Target.this_cpu(), Target.baseline("x86-64-v4"), ARM], ids=lambda t: t.isa)
 def test_zigs_own_driver_does_it_too(target: Target, find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilers, "_ZIG_FAMILIES", (Family.ZIG_CC,))
     toolchain = find(target)
@@ -221,9 +213,7 @@ def test_aarch64_cross_compiles(cache: KernelCache) -> None:
 
 
 @needs_zig
-def test_zig_leaves_no_cache_of_its_own(
-    find: Find, cache: KernelCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zig_leaves_no_cache_of_its_own(find: Find, cache: KernelCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilers, "_candidates", lambda _: [((Family.ZIG_CC,), (compilers.bundled_zig(),))])
     assert call(find().build([answer(4)])[0]) == 4
     assert sorted(path.suffix for path in cache.root.rglob("*") if path.is_file()) == [".cpp", ".json", ".so"]

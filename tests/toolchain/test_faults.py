@@ -43,9 +43,7 @@ def left_in_build(cache: KernelCache) -> list[Path]:
 def test_a_compiler_that_fails(find: Find, fake: FakeCompiler, cache: KernelCache) -> None:
     fake.does("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo note $i; echo error: $i is bad >&2; done; exit 3")
     error = failure(find())
-    assert str(error).startswith(
-        f"kernel softmax: the compiler {fake.path} failed with exit code 3: error: 1 is bad"
-    )
+    assert str(error).startswith(f"kernel softmax: the compiler {fake.path} failed with exit code 3: error: 1 is bad")
     assert str(error.source_path) in str(error)
     assert "\n" not in str(error)
     assert error.command.startswith(str(fake.path))
@@ -91,9 +89,7 @@ def test_a_compiler_that_went_away(find: Find, fake: FakeCompiler) -> None:
     assert "No such file" in str(failure(toolchain))
 
 
-def test_a_compiler_that_needs_the_locale(
-    find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_needs_the_locale(find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     fake.does('echo "error: $LC_ALL" >&2; exit 1')
     assert "error: C;" in str(failure(find()))
@@ -145,9 +141,7 @@ def test_what_one_compiler_fails_on_is_said_once(
     assert caplog.text.count("internal compiler error") == 2  # one for each kernel
 
 
-def test_a_compiler_that_hangs_is_tried_last_from_then_on(
-    find: Find, two: tuple[FakeCompiler, FakeCompiler]
-) -> None:
+def test_a_compiler_that_hangs_is_tried_last_from_then_on(find: Find, two: tuple[FakeCompiler, FakeCompiler]) -> None:
     first, second = two
     first.does("sleep 60", version="clang version 1")
     toolchain = find(timeout=1.0)
@@ -167,9 +161,7 @@ def test_when_all_fail_the_first_failure_is_told(find: Find, two: tuple[FakeComp
 # ---- the cache
 
 
-def test_a_corrupt_entry_is_built_again(
-    find: Find, cache: KernelCache, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_corrupt_entry_is_built_again(find: Find, cache: KernelCache, caplog: pytest.LogCaptureFixture) -> None:
     (built,) = find().build([answer(1)])
     assert isinstance(built, Artifact)
     built.path.write_bytes(built.path.read_bytes()[:-100])

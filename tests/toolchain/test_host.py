@@ -71,8 +71,7 @@ def test_misses_are_built_in_parallel(find: Find, fake: FakeCompiler, tmp_path: 
     started = tmp_path / "started"
     started.mkdir()
     fake.does(
-        f"touch {started}/$$; while [ $(ls {started} | wc -l) -lt 2 ]; do sleep 0.01; done\n"
-        f'exec {REAL_COMPILER} "$@"'
+        f'touch {started}/$$; while [ $(ls {started} | wc -l) -lt 2 ]; do sleep 0.01; done\nexec {REAL_COMPILER} "$@"'
     )
     built = find(timeout=20.0).build([answer(1), answer(2)])
     assert [call(artifact) for artifact in built] == [1, 2]
@@ -83,8 +82,7 @@ def test_many_threads_on_one_key(find: Find, fake: FakeCompiler) -> None:
     toolchain = find()
     answers: list[int] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(call(toolchain.build([answer(5)])[0])))
-        for _ in range(16)
+        threading.Thread(target=lambda: answers.append(call(toolchain.build([answer(5)])[0]))) for _ in range(16)
     ]
     for thread in threads:
         thread.start()
@@ -132,9 +130,7 @@ def test_the_key_does_not_depend_on_where_things_are(find: Find, headers: Header
     assert again.key(answer(1)) == find().key(answer(1))
 
 
-def test_the_key_changes_with_the_compiler(
-    find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_changes_with_the_compiler(find: Find, fake: FakeCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.compiles(version="g++ 12.2.0")
     before = find().key(answer(1))
     fake.compiles(version="g++ 12.2.0 (patched)")  # the same path
@@ -201,9 +197,7 @@ def test_libm_is_found_in_the_process(find: Find) -> None:
     assert call(built) == 49
 
 
-def test_other_include_paths_do_not_meddle(
-    find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_include_paths_do_not_meddle(find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil" / "extra.h").write_text("#define EXTRA 1\n")
     monkeypatch.setenv("CPATH", str(tmp_path / "evil"))

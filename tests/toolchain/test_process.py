@@ -25,9 +25,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_output_exit_code_and_cpu_time() -> None:
-    outcome = run(
-        ["sh", "-c", "echo out; echo err >&2; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3"]
-    )
+    outcome = run(["sh", "-c", "echo out; echo err >&2; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3"])
     assert (outcome.exit_code, outcome.timed_out, outcome.output) == (3, False, "out\nerr\n")
     assert 0.01 < outcome.cpu_seconds < 5
 

@@ -94,7 +94,5 @@ def test_a_machine_that_tells_nothing_gets_typical_caches(monkeypatch: pytest.Mo
 
 
 def test_needs_no_tensorflow() -> None:
-    code = (
-        "import sys, tf_stitch.toolchain.host, tf_stitch.plan.target; assert 'tensorflow' not in sys.modules"
-    )
+    code = "import sys, tf_stitch.toolchain.host, tf_stitch.plan.target; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -108,4 +108,3 @@ def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedClust
         bytes_before=cost.apart(cluster.body).at(),
         bytes_after=cost.stitched(made.plan).at(),
     )
-

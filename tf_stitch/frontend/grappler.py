@@ -103,7 +103,7 @@ class Optimizer:
         self._counts = Counts()
         self._pending: dict[int, BaseException] = {}
         self._complained: set[str] = set()
-        self._interrupt = threading.Thread()
+        self._interrupt: threading.Timer | None = None
 
     def __call__(self, item: GrapplerItem) -> bytes | None:
         """A serialized GraphDef, or None to leave the graph as it is. Never raises."""
@@ -116,7 +116,7 @@ class Optimizer:
             self._failed(item, error)
             return None
         except BaseException:  # noqa: BLE001  Ctrl-C
-            self._interrupt_again()
+            self._interrupted()
             return None
         finally:
             with self._lock:
@@ -142,16 +142,19 @@ class Optimizer:
     @property
     def has_pending(self) -> bool:
         """Whether any thread has something to raise."""
-        return bool(self._pending)
+        return bool(self._pending) or self._interrupt is not None
 
     def raise_pending(self) -> None:
-        """Raises what went wrong on this thread under TF_STITCH_STRICT=1.
+        """Raises what went wrong on this thread under TF_STITCH_STRICT=1, and what Ctrl-C had to wait with.
 
         Raises:
           StrictError: with the cause.
         """
-        if not self._pending:
-            return
+        interrupt = self._interrupt
+        if interrupt is not None and threading.current_thread() is threading.main_thread():
+            interrupt.cancel()
+            self._interrupt = None
+            raise KeyboardInterrupt
         error = self._pending.pop(threading.get_ident(), None)
         if error is not None:
             raise StrictError(f"a graph could not be stitched: {error}") from error
@@ -169,16 +172,21 @@ class Optimizer:
         else:
             _LOG.error("graph '%s' is left as it was", item.item_id, exc_info=error)
 
-    def _interrupt_again(self) -> None:
-        """Ctrl-C a little later, when TensorFlow has returned to Python: no exception passes through it."""
+    def _interrupted(self) -> None:
+        """Ctrl-C again when TensorFlow has returned to Python, since no exception passes through it.
+
+        To a function of ours it returns first (`raise_pending`); for others we wait a moment.
+        """
         with self._lock:
             self._counts.failed += 1
-            if self._interrupt.is_alive():
-                return
-            main = threading.main_thread().ident
-            self._interrupt = threading.Timer(_RETURN_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
-            self._interrupt.daemon = True
-            self._interrupt.start()
+            if self._interrupt is None:
+                self._interrupt = threading.Timer(_RETURN_SECONDS, self._interrupt_main)
+                self._interrupt.daemon = True
+                self._interrupt.start()
+
+    def _interrupt_main(self) -> None:
+        self._interrupt = None
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _optimized(self, item: GrapplerItem) -> bytes | None:
         graph_def = GraphDef.FromString(item.graph)

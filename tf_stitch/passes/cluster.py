@@ -88,7 +88,7 @@ def _grow(
             mine, theirs = cluster_of[name], cluster_of.get(value.node)
             if theirs is None or theirs is mine:
                 continue
-            reason = legality.compatible(node, graph.nodes[value.node])
+            reason = legality.compatible(graph, mine, theirs)
             if reason is None and len(mine) + len(theirs) > config.max_cluster_size:
                 reason = Reason.NOT_PROFITABLE
             if reason is None:

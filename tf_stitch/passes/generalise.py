@@ -10,21 +10,28 @@ of, as long as rows remain a multiple of the widest vector loop, and short enoug
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tf_stitch.errors import Unsupported
-from tf_stitch.ir.graph import Graph
+from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.ir.types import Dim, Shape, TensorType
 from tf_stitch.passes.expand import Expansion, expand
 
 _UNIT = 64  # lanes of the widest vector loop
+_BATCH, _WIDTH = "any batch", "any width"  # symbols: no importer gives names with a blank
 _SHORTEST, _LONGEST = 256, 16384  # of the rows that may vary
 
 
 def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterator[Expansion]:
     """`found` with static dims left open: the most general first. What the nodes do not allow is left out."""
-    shapes = [t.dims for t in found.body.inputs if t is not None]
+    # The graph's own types, not the body's: the body has other names for the same symbols.
+    known = {
+        value: graph.type_of(value)
+        for value, read in zip(found.inputs, found.body.inputs, strict=True)
+        if read is not None
+    }
+    shapes = [type_.dims for type_ in known.values()]
     batch = _batch(shapes)
     attempts: list[Callable[[Shape], Shape]] = []
     if any(_is_wide(d) for dims in shapes for d in dims):
@@ -32,20 +39,40 @@ def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterato
     if batch is not None:
         attempts.append(lambda dims: _open_batch(dims, batch))
     for attempt in attempts:
-        types = {
-            value: TensorType(type_.dtype, attempt(type_.dims))
-            for value, type_ in zip(found.inputs, found.body.inputs, strict=True)
-            if type_ is not None
-        }
+        types = {value: TensorType(type_.dtype, attempt(type_.dims)) for value, type_ in known.items()}
         try:
             general = expand(graph, names, found.outputs, types)
         except Unsupported:
+            continue
+        if not _stayed_open(found, general, types):
             continue
         widths = {
             d for t in general.body.inputs if t is not None for d in t.dims if d.coefficient == _UNIT and d.symbols
         }
         bounds = tuple((width, Dim(_LONGEST)) for width in sorted(widths))
         yield replace(general, body=replace(general.body, requires=general.body.requires + bounds))
+
+
+def _stayed_open(found: Expansion, general: Expansion, opened: Mapping[Value, TensorType]) -> bool:
+    """Whether the nodes ask no more of the dims than before: each opened dim is any, each other is what it was."""
+    before = dict(zip(found.inputs, found.body.inputs, strict=True))
+    for value, after in zip(general.inputs, general.body.inputs, strict=True):
+        was = before.get(value)
+        if after is None or was is None:
+            continue
+        for old, new, wanted in zip(was.dims, after.dims, opened[value].dims, strict=True):
+            expected = wanted if any(s.startswith((_BATCH, _WIDTH)) for s in wanted.symbols) else old
+            if (new.coefficient, len(new.symbols)) != (expected.coefficient, len(expected.symbols)):
+                return False
+    return len(_symbols(general)) == len(_symbols(found)) + len({s for t in opened.values() for s in _opened(t)})
+
+
+def _opened(type_: TensorType) -> set[str]:
+    return {s for d in type_.dims for s in d.symbols if s.startswith((_BATCH, _WIDTH))}
+
+
+def _symbols(found: Expansion) -> set[str]:
+    return {s for t in found.body.inputs if t is not None for d in t.dims for s in d.symbols}
 
 
 def _batch(shapes: Sequence[Shape]) -> Dim | None:
@@ -55,12 +82,12 @@ def _batch(shapes: Sequence[Shape]) -> Dim | None:
 
 
 def _open_batch(dims: Shape, batch: Dim | None) -> Shape:
-    return (Dim.symbol("batch"), *dims[1:]) if len(dims) > 1 and dims[0] == batch else dims
+    return (Dim.symbol(_BATCH), *dims[1:]) if len(dims) > 1 and dims[0] == batch else dims
 
 
 def _open_widths(dims: Shape) -> Shape:
     """Equal widths stay equal: they are one symbol."""
-    return tuple(Dim(_UNIT, (f"width{d.coefficient}",)) if _is_wide(d) else d for d in dims)
+    return tuple(Dim(_UNIT, (f"{_WIDTH} {d.coefficient}",)) if _is_wide(d) else d for d in dims)
 
 
 def _is_wide(dim: Dim) -> bool:

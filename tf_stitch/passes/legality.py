@@ -60,11 +60,12 @@ def _on_cpu(device: str) -> bool:
     return not device or "CPU" in device.upper().rsplit("/", 1)[-1]
 
 
-def compatible(a: Node, b: Node) -> Reason | None:
-    """Why two nodes may not share a kernel, whatever lies between them."""
-    if a.context != b.context:
+def compatible(graph: Graph, a: set[str], b: set[str]) -> Reason | None:
+    """Why two clusters may not share a kernel, whatever lies between them."""
+    nodes = [graph.nodes[name] for name in (*a, *b)]
+    if len({node.context for node in nodes}) > 1:
         return Reason.FRAME
-    if a.device != b.device and a.device and b.device:
+    if len({node.device for node in nodes if node.device}) > 1:
         return Reason.DEVICE
     return None
 

@@ -69,7 +69,7 @@ def _beside(graph: Graph, cluster: Cluster) -> Iterator[tuple[str, str]]:
 def _between(graph: Graph, cluster: Cluster, other: Cluster, stitched: Stitched, config: Config) -> tuple[Reason, str]:
     position = {name: number for number, name in enumerate(graph.nodes)}
     mine, theirs = set(cluster.nodes), set(other.nodes)
-    reason = legality.compatible(graph.nodes[cluster.nodes[0]], graph.nodes[other.nodes[0]])
+    reason = legality.compatible(graph, set(cluster.nodes), set(other.nodes))
     if reason is not None:
         return reason, ""
     if len(mine) + len(theirs) > config.max_cluster_size:

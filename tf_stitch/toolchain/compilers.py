@@ -217,9 +217,7 @@ def _compiler(family: Family | None, command: tuple[str, ...]) -> Compiler | Non
 def _version(command: tuple[str, ...], mtime_ns: int, size: int) -> str | None:
     """The first line of what a compiler says; asked again when its file has changed."""
     del mtime_ns, size
-    outcome = Runner().run(
-        (*command, "--version"), cwd=Path("/"), environment=environment(), timeout=_VERSION_TIMEOUT
-    )
+    outcome = Runner().run((*command, "--version"), cwd=Path("/"), environment=environment(), timeout=_VERSION_TIMEOUT)
     return outcome.output.strip().partition("\n")[0] if outcome.ok else None
 
 

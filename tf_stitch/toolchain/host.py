@@ -191,9 +191,7 @@ class HostToolchain:
                 f"kernel {source.name}: no place to build it in: {error.strerror or error}", compiler=compiler
             )
 
-    def _build_locked(
-        self, compiler: Compiler, source: Source, key: str, runner: Runner
-    ) -> Artifact | CompileError:
+    def _build_locked(self, compiler: Compiler, source: Source, key: str, runner: Runner) -> Artifact | CompileError:
         """Raises OSError when the cache cannot be written."""
         try:
             with self.cache.building(key, self._patience) as workspace:
@@ -210,9 +208,7 @@ class HostToolchain:
         (workspace / SOURCE).write_text(source.text, encoding="utf-8")
         seconds = 0.0
         for command in compiler.build_commands(self.target, self._headers.flags()):
-            outcome = runner.run(
-                command, cwd=workspace, environment=environment(workspace), timeout=self.timeout
-            )
+            outcome = runner.run(command, cwd=workspace, environment=environment(workspace), timeout=self.timeout)
             seconds += outcome.cpu_seconds
             if not outcome.ok:
                 if _is_full(workspace, outcome.output) and not self.cache.writes_elsewhere:

@@ -80,9 +80,7 @@ def measure(target: Target, compilers: list[Compiler], repeats: int, options: li
         for _ in range(20 * repeats):
             for function in FUNCTIONS:
                 for each, library in zip(figures, loaded, strict=True):
-                    each.run.setdefault(function, []).append(
-                        _call(library, function, x.ctypes.data, y.ctypes.data)
-                    )
+                    each.run.setdefault(function, []).append(_call(library, function, x.ctypes.data, y.ctypes.data))
     return figures
 
 

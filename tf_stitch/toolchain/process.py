@@ -53,9 +53,7 @@ class Runner:
     def stopped(self) -> bool:
         return self._stopped
 
-    def run(
-        self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float
-    ) -> Outcome:
+    def run(self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float) -> Outcome:
         """Runs `command` to its end, or kills it and its children after `timeout` seconds.
 
         Never raises for what the command does; one that cannot be started has exit code 127.
@@ -117,9 +115,7 @@ def _limit_cpu(pid: int, timeout: float) -> None:
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds))
 
 
-def _wait(
-    child: subprocess.Popen[bytes], timeout: float, before_reaping: Callable[[int], None]
-) -> tuple[bool, float]:
+def _wait(child: subprocess.Popen[bytes], timeout: float, before_reaping: Callable[[int], None]) -> tuple[bool, float]:
     """Waits for `child`, sets its return code, and returns (whether it was killed, its CPU seconds)."""
     expired = threading.Event()
 
