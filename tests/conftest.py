@@ -5,3 +5,4 @@ import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 os.environ["TF_STITCH_STRICT"] = "1"  # a fallback is a failure; tests of fallbacks use `monkeypatch.delenv`
+os.environ["TF_STITCH_VERIFY"] = "1"  # every plan and kernel that a test makes is checked
