@@ -9,9 +9,8 @@ import tensorflow as tf
 
 import tf_stitch
 from tests.report import by_hand
-from tf_stitch.frontend import replay
 from tf_stitch.debug.dump import Dump
-from tf_stitch.frontend import grappler
+from tf_stitch.frontend import grappler, replay
 from tf_stitch.plan.target import Target
 
 STAGES = [

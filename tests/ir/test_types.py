@@ -47,6 +47,19 @@ def test_division_is_exact_or_refused(a: Dim, b: Dim, symbols: dict[str, int]) -
         assert quotient.evaluate(symbols) * b.evaluate(symbols) == a.evaluate(symbols)
 
 
+@given(dims, values)
+def test_values_may_be_put_in_one_by_one(a: Dim, symbols: dict[str, int]) -> None:
+    for name, value in symbols.items():
+        a = a.given({name: value})
+    assert a.is_static
+
+
+@given(dims, values)
+def test_values_put_in_or_evaluated_are_the_same(a: Dim, symbols: dict[str, int]) -> None:
+    assert a.given(symbols) == Dim(a.evaluate(symbols))
+    assert a.given({}) == a
+
+
 def test_text() -> None:
     assert str(TensorType(DType.BF16, shape_of("B", 768, Dim(4, ("B", "S"))))) == "bf16[B, 768, 4*B*S]"
     assert str(TensorType(DType.F32, None)) == "f32[...]"

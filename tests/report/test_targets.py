@@ -54,9 +54,18 @@ def test_functions(function):
 
 
 def test_arrays_and_keywords():
-    found = tf_stitch.explain(chain, x=np.zeros((3, 5), np.float32))
+    found = tf_stitch.explain(chain, x=np.zeros((30, 50), np.float32))
     assert ops(found) == ["AddV2", "Exp", "Mul", "Softmax"]
-    assert found.clusters[0].dynamic  # one kernel for all batch sizes, whatever this one is
+    assert not found.clusters[0].dynamic
+
+
+def test_what_the_kernel_leaves_open_has_its_size_here():
+    (cluster,) = tf_stitch.explain(chain, tf.TensorSpec([30, 768])).clusters
+    assert cluster.inputs[0][1] == cluster.outputs[0][1] == "f32[30, 768]"
+    assert cluster.groups[0].loops == "30 rows of 768"
+    assert cluster.open == ("dim 0 of x, 30 here", "dim 1 of x / 64, 12 here")
+    assert (cluster.symbols, cluster.guards) == ({}, ())
+    assert (cluster.bytes_after, cluster.bytes_after_text) == (2 * 4 * 30 * 768, str(2 * 4 * 30 * 768))
 
 
 def test_variables_are_known_and_nothing_runs():

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.plan import cost
+from tf_stitch.report.sizes import known_sizes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +99,7 @@ def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedClust
         schemes[scheme.name] = schemes.get(scheme.name, 0) + 1
     boundary = [*cluster.inputs, *cluster.outputs]
     nodes = [graph.nodes[n] for n in cluster.nodes]
+    known = known_sizes(graph, made.kernel, cluster.inputs)
     return ConvertedCluster(
         id=name,
         function=graph.name,
@@ -105,6 +107,6 @@ def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedClust
         nodes=tuple((n.name, n.op) for n in nodes),
         schemes=schemes,
         dynamic=any(not d.is_static for v in boundary for d in graph.type_of(v).shape or ()),
-        bytes_before=cost.apart(cluster.body).at(),
-        bytes_after=cost.stitched(made.plan).at(),
+        bytes_before=cost.apart(cluster.body).at(known),
+        bytes_after=cost.stitched(made.plan).at(known),
     )

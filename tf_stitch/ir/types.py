@@ -125,6 +125,11 @@ class Dim:
             left.remove(symbol)
         return Dim(self.coefficient // other.coefficient, tuple(left))
 
+    def given(self, symbols: Mapping[str, int]) -> Dim:
+        """The dim with these symbols' values in."""
+        number = self.coefficient * math.prod(symbols.get(s, 1) for s in self.symbols)
+        return Dim(number, tuple(s for s in self.symbols if s not in symbols))
+
     def evaluate(self, symbols: Mapping[str, int]) -> int:
         return self.coefficient * math.prod(symbols[s] for s in self.symbols)
 

@@ -38,11 +38,14 @@ from tf_stitch.lower.kernel import (
     Store,
     Sweep,
 )
-from tf_stitch.ops import is_heavy
 from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
 _ELEMENTWISE_BLOCK = 4096
+# A step of the loop is several vectors, so that one waits while another computes; not where the loop is so long that the
+# vectors would only wait for each other's registers, and for the compiler.
+_VECTORS = {32: 4, 16: 2}  # by the number of vector registers
+_MANY_STATEMENTS = 100
 _LONGEST_PACKED = 512
 _PACKED_BLOCK = 1024  # short, since each repeated parameter takes as much of L1 as the data
 
@@ -149,9 +152,8 @@ def _packed(nest: Nest, target: Target) -> Nest:
 def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
     statements = [s for sweep in nest.sweeps for s in sweep.elements]
     native = _native(nest, target)
-    heavy = sum(isinstance(s, Compute) and is_heavy(s.function) for s in statements)
     registers = 32 if target.vector_bytes == 64 else 16
-    factor = 2 if heavy or registers == 16 else 4
+    factor = 1 if len(statements) > _MANY_STATEMENTS else _VECTORS[registers]
     lanes = native * factor
     extent = nest.inner[-1]
     body = "both"

@@ -45,6 +45,10 @@ class Bytes:
     def __add__(self, other: Bytes) -> Bytes:
         return Bytes.of((*self.terms, *other.terms))
 
+    def given(self, symbols: Mapping[str, int]) -> Bytes:
+        """The sum with these symbols' values in."""
+        return Bytes.of(dim.given(symbols) for dim in self.terms)
+
     def at(self, symbols: Mapping[str, int] | None = None, unknown: int = UNKNOWN_DIM) -> int:
         """The number for these values of the symbols; a symbol that is not among them counts as `unknown`."""
         known = symbols or {}

@@ -13,7 +13,7 @@ Text, JSON, HTML and DOT are printed from this and from nothing else.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reshape
@@ -21,6 +21,7 @@ from tf_stitch.ir.printer import print_body
 from tf_stitch.ops import FUNCTIONS, Cost
 from tf_stitch.plan import cost
 from tf_stitch.report.neighbours import Neighbour, neighbours_of
+from tf_stitch.report.sizes import known_sizes, sized, typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from tf_stitch.config import Config
     from tf_stitch.ir.body import Body
     from tf_stitch.ir.graph import Graph, Value
-    from tf_stitch.lower.kernel import Guard, Kernel
+    from tf_stitch.ir.types import Dim
+    from tf_stitch.lower.kernel import Kernel, SymbolSource
     from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.plan.plan import Group, StitchPlan
+    from tf_stitch.report.sizes import Sizes
 
 SCHEMA = 1
 
@@ -83,6 +86,7 @@ class ExplainedCluster:
 
     nodes, inputs, outputs: (name, op) and (value, type) pairs.
     symbols: what each unknown dim is, in words; guards: what is assumed of them, and checked at each call.
+    open: dims that are known here, and that the kernel takes as they come.
     bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; the texts have them in.
     """
 
@@ -92,6 +96,7 @@ class ExplainedCluster:
     inputs: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, str], ...]
     symbols: dict[str, str]
+    open: tuple[str, ...]
     guards: tuple[str, ...]
     groups: tuple[ExplainedGroup, ...]
     steps: tuple[ExplainedStep, ...]
@@ -239,22 +244,31 @@ def explained_graph(stitched: Stitched, config: Config) -> ExplainedGraph:
 
 
 def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> ExplainedCluster:
-    graph, found, plan = stitched.graph, made.cluster, made.plan
-    before, after = cost.apart(found.body), cost.stitched(plan)
+    graph, found, kernel = stitched.graph, made.cluster, made.kernel
+    known = known_sizes(graph, kernel, found.inputs)
+    before, after = cost.apart(found.body).given(known), cost.stitched(made.plan).given(known)
+    plan = replace(made.plan, body=sized(made.plan.body, known))
     return ExplainedCluster(
         name=found.name,
         kernel=made.kernel.name,
         nodes=tuple((n, graph.nodes[n].op) for n in found.nodes),
         inputs=tuple(
-            (str(v), str(graph.type_of(v) if t is None else t))
+            (str(v), str(graph.type_of(v) if t is None else typed(t, known)))
             for v, t in zip(found.inputs, plan.body.inputs, strict=True)
         ),
         outputs=tuple(
             (str(v), str(plan.body.steps[s].type)) for v, s in zip(found.outputs, plan.body.outputs, strict=True)
         ),
-        symbols=_symbols(made.kernel, found.inputs),
-        guards=_assumptions(graph, made.kernel, found.inputs),
-        groups=tuple(_group(plan.body, g) for g in plan.groups),
+        symbols={
+            s.symbol: _meaning(s, found.inputs, s.divisor.given(known)) for s in kernel.symbols if s.symbol not in known
+        },
+        open=tuple(
+            f"{_meaning(s, found.inputs, s.divisor)}, {known[s.symbol]} here"
+            for s in kernel.symbols
+            if s.symbol in known
+        ),
+        guards=_assumptions(graph, kernel, found.inputs, known),
+        groups=tuple(_group(plan.body, g, known) for g in plan.groups),
         steps=_steps(plan, found.inputs),
         output_steps=plan.body.outputs,
         scratch=plan.scratch,
@@ -267,32 +281,32 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
     )
 
 
-def _symbols(kernel: Kernel, inputs: Sequence[Value]) -> dict[str, str]:
-    words: dict[str, str] = {}
-    for source in kernel.symbols:
-        divided = "" if source.divisor.is_one else f" / {source.divisor}"
-        words[source.symbol] = f"dim {source.axis} of {inputs[source.input].node}{divided}"
-    return words
+def _meaning(source: SymbolSource, inputs: Sequence[Value], divisor: Dim) -> str:
+    divided = "" if divisor.is_one else f" / {divisor}"
+    return f"dim {source.axis} of {inputs[source.input].node}{divided}"
 
 
-def _assumptions(graph: Graph, kernel: Kernel, inputs: Sequence[Value]) -> tuple[str, ...]:
+def _assumptions(graph: Graph, kernel: Kernel, inputs: Sequence[Value], known: Sizes) -> tuple[str, ...]:
     """The guards that are no more than what the graph says of its shapes left out."""
+    words: list[str] = []
+    for guard in kernel.guards:
+        shape, dim = graph.type_of(inputs[guard.input]).shape, guard.dim.given(known)
+        if not dim.is_static or shape is None or shape[guard.axis] != dim:
+            words.append(f"dim {guard.axis} of {inputs[guard.input].node} is {dim}")
+    for bound in kernel.bounds:
+        small, large = bound.small.given(known), bound.large.given(known)
+        if not (small.is_static and large.is_static and small.coefficient <= large.coefficient):
+            words.append(f"{small} is at most {large}")
+    return tuple(words)
 
-    def is_known(guard: Guard) -> bool:
-        shape = graph.type_of(inputs[guard.input]).shape
-        return guard.dim.is_static and shape is not None and shape[guard.axis] == guard.dim
 
-    guards = (f"dim {g.axis} of {inputs[g.input]} is {g.dim}" for g in kernel.guards if not is_known(g))
-    return (*guards, *(b.text for b in kernel.bounds))
-
-
-def _group(body: Body, group: Group) -> ExplainedGroup:
+def _group(body: Body, group: Group, known: Sizes) -> ExplainedGroup:
     computed = dict.fromkeys(
         i.step for i in group.instances if not i.loaded and not isinstance(body.steps[i.step].op, Constant | Extent)
     )
     return ExplainedGroup(
-        tuple(str(a.extent) for a in group.outer),
-        tuple(str(a.extent) for a in group.inner),
+        tuple(str(a.extent.given(known)) for a in group.outer),
+        tuple(str(a.extent.given(known)) for a in group.inner),
         group.dominant,
         group.sub_dominants,
         tuple(computed),
@@ -305,7 +319,7 @@ def _steps(plan: StitchPlan, inputs: Sequence[Value]) -> tuple[ExplainedStep, ..
     groups: dict[int, list[int]] = {}
     roles: dict[int, str] = {}
     for number, group in enumerate(plan.groups):
-        for step in _group(body, group).steps:
+        for step in _group(body, group, {}).steps:
             groups.setdefault(step, []).append(number)
         roles |= {s: roles.get(s) or "sub-dominant" for s in group.sub_dominants}
         roles[group.dominant] = "dominant"

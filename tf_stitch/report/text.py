@@ -108,6 +108,8 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
         yield from _paragraph(f"{label:<8} " + ", ".join(f"{v} {t}" for v, t in values), "  ", "           ")
     for symbol, meaning in cluster.symbols.items():
         yield from _paragraph(f"{'where':<8} {symbol} is {meaning}", "  ", "           ")
+    for opened in cluster.open:
+        yield from _paragraph(f"{'open':<8} {opened}", "  ", "           ")
     for guard in cluster.guards:
         yield from _paragraph(f"{'assumes':<8} {guard}", "  ", "           ")
     assumed = f" (for {', '.join(f'{s} = 1' for s in cluster.symbols)})" if cluster.symbols else ""
