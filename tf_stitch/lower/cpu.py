@@ -42,8 +42,8 @@ from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
 _ELEMENTWISE_BLOCK = 4096
-# A step of the loop is several vectors, so that one waits while another computes; not where the loop is so long that the
-# vectors would only wait for each other's registers, and for the compiler.
+# A step of the loop is several vectors, so that one waits while another computes; not where the loop is so long
+# that the vectors would only wait for each other's registers, and for the compiler.
 _VECTORS = {32: 4, 16: 2}  # by the number of vector registers
 _MANY_STATEMENTS = 100
 _LONGEST_PACKED = 512
