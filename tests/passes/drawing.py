@@ -38,9 +38,10 @@ class Drawing:
     def input(self, name: str, type_: TensorType, **more: Any) -> Value:
         return self.node(name, "Placeholder", type_=type_, **more)
 
-    def constant(self, name: str, value: Any) -> Value:
+    def constant(self, name: str, value: Any, **more: Any) -> Value:
         array = np.asarray(value)
-        found = self.node(name, "Const", type_=TensorType(_DTYPES[array.dtype], tuple(map(Dim, array.shape))))
+        type_ = TensorType(_DTYPES[array.dtype], tuple(map(Dim, array.shape)))
+        found = self.node(name, "Const", type_=type_, **more)
         self._constants[found] = array
         return found
 
@@ -103,14 +104,29 @@ def checked(graph: Graph, config: Config | None = None) -> Clustering:
 
 
 def assert_acyclic(graph: Graph, clustering: Clustering) -> None:
-    """Contracts each cluster to one node and orders what is left."""
+    """Contracts each cluster to one node, and to nodes outside of it each loop, and orders what is left."""
     place = {n: n for n in graph.nodes} | {n: c.name for c in clustering.clusters for n in c.nodes}
+    frames = {frame for node in graph.nodes.values() for frame in _frames(node)}
+    _assert_ordered(graph, place | {n: _outermost(node, frozenset()) for n, node in graph.nodes.items() if _frames(node)})
+    for frame in frames:
+        inside = {n: place[n] for n, node in graph.nodes.items() if frame in _frames(node)}
+        _assert_ordered(graph, inside)
+
+
+def _frames(node: Node) -> frozenset[str]:
+    return frozenset(c for c in node.context if c.startswith("frame "))
+
+
+def _outermost(node: Node, around: frozenset[str]) -> str:
+    return min(_frames(node) - around, key=len)
+
+
+def _assert_ordered(graph: Graph, place: dict[str, str]) -> None:
     waits: dict[str, set[str]] = {p: set() for p in place.values()}
-    for node in graph.nodes.values():
-        if node.op == "NextIteration":
-            continue
+    for name in place:
+        node = graph.nodes[name]
         before = [v.node for v in node.inputs] + list(node.controls)
-        waits[place[node.name]] |= {place[b] for b in before if graph.nodes[b].op != "NextIteration"}
+        waits[place[name]] |= {place[b] for b in before if b in place and graph.nodes[b].op != "NextIteration"}
     for name in waits:
         waits[name].discard(name)
     while waits:

@@ -222,6 +222,19 @@ def test_branches_are_not_crossed() -> None:
     assert reasons(graph) == {"b": Reason.FRAME, "c": Reason.FRAME}
 
 
+@pytest.mark.xfail(reason="a cluster of constants alone does not wait for what they wait for", strict=True)
+def test_constants_of_a_branch_keep_their_nodes_in_it() -> None:
+    """Nothing but a control edge of the constants says that the branch may not be taken."""
+    d = Drawing()
+    d.node("pivot", "Opaque", d.input("p", f32()), context=["p=1"])
+    one = d.constant("one", np.float32(1.0), controls=["pivot"], context=["p=1"])
+    shape = d.constant("shape", np.array([50, 8], np.int32), controls=["pivot"], context=["p=1"])
+    ones = d.node("ones", "BroadcastTo", one, shape, type_=f32(50, 8), context=["p=1"])
+    y = d.node("y", "Tanh", d.node("e", "Exp", ones, context=["p=1"]), context=["p=1"])
+    for cluster in checked(d.graph(returned=[y])).clusters:
+        assert cluster.inputs or cluster.controls == ("pivot",)
+
+
 def test_a_back_edge_of_a_loop_is_no_path() -> None:
     d = Drawing()
     loop = ["frame loop"]
@@ -233,6 +246,23 @@ def test_a_back_edge_of_a_loop_is_no_path() -> None:
     assert clusters(d.graph(returned=[y]), Config(min_cluster_size=1)) == [["body0", "body"], ["y"]]
 
 
+@pytest.mark.xfail(reason="a path by a back edge is not seen: before and behind a loop are one cluster", strict=True)
+def test_what_is_before_a_loop_does_not_join_what_is_behind_it() -> None:
+    """What the loop is given, and what it returns, meet only in the second round."""
+    d = Drawing()
+    loop = ["frame loop"]
+    x = d.input("x", f32("B", 8))
+    given = d.node("given", "Exp", d.node("given0", "Tanh", x))
+    first = d.node("first", "Merge", x, Value("next"), context=loop)
+    constant = d.node("constant", "Enter", given, context=loop)
+    step = d.node("step", "AddV2", constant, constant, context=loop)
+    result = d.node("exit", "Exit", first)
+    d.node("y", "AddV2", d.node("y0", "Tanh", result), given)
+    d.node("next", "NextIteration", step, context=loop)
+    graph = d.graph(returned=[Value("y")])
+    assert not any({"given", "y"} <= set(c) for c in clusters(graph))
+
+
 def test_two_cpus_do_not_share_a_kernel() -> None:
     d = Drawing()
     x = d.input("x", f32("B", 8))
@@ -242,7 +272,6 @@ def test_two_cpus_do_not_share_a_kernel() -> None:
     assert clusters(d.graph(returned=[b])) == [["a0", "a"]]
 
 
-@pytest.mark.xfail(reason="devices are compared node by node, not cluster by cluster", strict=True)
 def test_two_cpus_do_not_share_a_kernel_by_way_of_a_third_node() -> None:
     d = Drawing()
     x = d.input("x", f32("B", 8))
@@ -368,7 +397,7 @@ def test_random_graphs_stay_acyclic(data: st.DataObject) -> None:
             f"n{number}", op, *inputs,
             controls=[c for c in controls if c != "x"],
             context=["p=1"] if data.draw(st.integers(0, 5)) == 0 else [],
-            device=data.draw(st.sampled_from(["", "", CPU0])),
+            device=data.draw(st.sampled_from(["", "", "", CPU0, CPU1])),
             stateful=opaque,
         )  # fmt: skip
         names.append(f"n{number}")
@@ -377,3 +406,4 @@ def test_random_graphs_stay_acyclic(data: st.DataObject) -> None:
     found = checked(graph, Config(min_cluster_size=1))
     for cluster in found.clusters:
         assert len({graph.nodes[n].context for n in cluster.nodes}) == 1
+        assert len({graph.nodes[n].device for n in cluster.nodes} - {""}) <= 1

@@ -76,3 +76,12 @@ class Graph:
                 if producer in found:
                     found[producer].append(node.name)
         return {name: tuple(users) for name, users in found.items()}
+
+    @cached_property
+    def members(self) -> Mapping[str, frozenset[str]]:
+        """For each word of a context, the nodes that run under it."""
+        found: dict[str, set[str]] = {}
+        for node in self.nodes.values():
+            for word in node.context:
+                found.setdefault(word, set()).add(node.name)
+        return {word: frozenset(names) for word, names in found.items()}

@@ -71,9 +71,7 @@ def _verify_named(body: Body, index: int, functions: Mapping[str, Any], reducers
 def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers: Mapping[str, Any]) -> None:
     step = body.steps[index]
     _check(all(0 <= o < index for o in step.operands), "a step reads earlier steps only")
-    _check(
-        step.type.shape is not None and step.type.dtype is not DType.OTHER, "a step has a rank and a dtype"
-    )
+    _check(step.type.shape is not None and step.type.dtype is not DType.OTHER, "a step has a rank and a dtype")
     _check(all(d.coefficient >= 0 for d in step.type.dims), "a dim is not negative")
     operands = [body.steps[o].type for o in step.operands]
     match step.op:
@@ -108,9 +106,7 @@ def _verify_elementwise(step: Step, operands: list[TensorType], function: Any) -
         source, target = operands[0].dtype, step.type.dtype
         _check(source is not target, "a conversion changes the dtype")
         halves = source.compute is not source or target.compute is not target
-        _check(
-            not halves or DType.F32 in (source, target), "f16 and bf16 are reached from f32 and left for it"
-        )
+        _check(not halves or DType.F32 in (source, target), "f16 and bf16 are reached from f32 and left for it")
         return
     _check(len(operands) == function.arity, f"{function.name} has {function.arity} operands")
     selectors, rest = operands[: function.selectors], operands[function.selectors :]
@@ -120,9 +116,7 @@ def _verify_elementwise(step: Step, operands: list[TensorType], function: Any) -
     (dtype,) = dtypes
     _check(dtype.compute is dtype, "arithmetic runs in compute dtypes")
     _check(dtype in function.dtypes, f"{function.name} is defined for {dtype.value}")
-    _check(
-        step.type.dtype is (DType.BOOL if function.to_bool else dtype), "the result has the function's dtype"
-    )
+    _check(step.type.dtype is (DType.BOOL if function.to_bool else dtype), "the result has the function's dtype")
 
 
 def _verify_reduce(step: Step, operands: list[TensorType], axes: tuple[int, ...], reducer: Any) -> None:

@@ -157,7 +157,9 @@ def _finish(
     groups = len(_planned(found).groups)
     found = next((g for g in generalised(graph, kept, found) if _plans_as_well(g, groups)), found)
     inside = set(kept)
-    controls = dict.fromkeys(c for name in kept for c in graph.nodes[name].controls if c not in inside)
+    controls = dict.fromkeys(
+        c for name in (*kept, *found.constants) for c in graph.nodes[name].controls if c not in inside
+    )
     return [Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)]
 
 

@@ -75,11 +75,13 @@ def path_outside(
 ) -> Reason | None:
     """Why `sources` and `targets` may not be contracted to one: a path between them through other nodes.
 
-    Nodes that are in a cluster already stand for the whole of it. Returns CONTROL_EDGE where the path begins or
-    ends with a control edge, else CYCLE; None where there is no path.
+    Nodes that are in a cluster already stand for the whole of it, and those of a loop that both are outside of for
+    the whole loop: what leaves it depends on all that entered it, be it by way of another iteration. Returns
+    CONTROL_EDGE where the path begins or ends with a control edge, else CYCLE; None where there is no path.
     """
     last = max(position[t] for t in targets)
     both = sources | targets
+    context = graph.nodes[next(iter(sources))].context
     stack: list[tuple[str, bool]] = []
     seen: set[str] = set()
 
@@ -96,7 +98,7 @@ def path_outside(
         name, by_control = stack.pop()
         if name in seen:
             continue
-        members = cluster_of.get(name, {name})
+        members = _loop_around(graph, name, context) or cluster_of.get(name, {name})
         if min(position[m] for m in members) > last or graph.nodes[name].op in _BACK_EDGES:
             continue
         seen |= members
@@ -108,3 +110,9 @@ def path_outside(
                 if user not in both and user not in seen:
                     stack.append((user, by_control))
     return None
+
+
+def _loop_around(graph: Graph, name: str, context: frozenset[str]) -> frozenset[str]:
+    """All nodes of the outermost loop around a node that is not around `context`; none where there is no such loop."""
+    frames = [word for word in graph.nodes[name].context - context if word.startswith("frame ")]
+    return graph.members[min(frames, key=len)] if frames else frozenset()
