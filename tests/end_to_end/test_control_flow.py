@@ -55,7 +55,6 @@ def test_a_loop_in_a_loop() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.xfail(reason="what is before the loop and what is behind it become one cluster", strict=True)
 def test_values_of_the_loop_above_and_of_the_one_before() -> None:
     """A body that reads what is outside of the loop, and two loop variables that trade places."""
 
@@ -89,7 +88,13 @@ def test_branches() -> None:
 
     for x in (X + 1, X - 1, X - 100):
         before = by_hand(x, 1)
-        inside = np.exp(-before) * before + x if x.sum() > 0 else before * 2 + 1 if x.sum() < -1e3 else 1 / (1 + np.exp(-before)) - x
+        inside = (
+            np.exp(-before) * before + x
+            if x.sum() > 0
+            else before * 2 + 1
+            if x.sum() < -1e3
+            else 1 / (1 + np.exp(-before)) - x
+        )
         np.testing.assert_allclose(function(tf.constant(x)), np.maximum(inside, 0) + before, rtol=1e-5, atol=1e-5)
 
 

@@ -16,7 +16,33 @@ from tests.lower.comparison import assert_near
 from tf_stitch.frontend import grappler
 from tf_stitch.frontend.engine import engine_for
 
-SIZES = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 1000, *range(34, 60)]
+SIZES = [
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    100,
+    127,
+    128,
+    129,
+    255,
+    256,
+    257,
+    1000,
+    *range(34, 60),
+]
 
 
 @pytest.fixture(autouse=True)

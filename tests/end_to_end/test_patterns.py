@@ -1,4 +1,4 @@
-"""What models have between their matmuls, through `tf_stitch.function`: one kernel each, as near to float64 as TensorFlow."""
+"""What models have between their matmuls, stitched: one kernel each, as near to float64 as TensorFlow is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ PATTERNS: dict[str, tuple[Any, list[Any], list[list[tuple[int, ...]]]]] = {
     ),
     "rms norm": (rms_norm, [S([None, 100]), S([100])], [[(n, 100), (100,)] for n in (1, 7, 0)]),
     "masked softmax": (
-        lambda x, mask: tf.nn.softmax(x * 0.125 + (1.0 - mask) * -1e4), [S([None, 3, None, None]), S([None, 1, 1, None])],
+        lambda x, mask: tf.nn.softmax(x * 0.125 + (1.0 - mask) * -1e4),
+        [S([None, 3, None, None]), S([None, 1, 1, None])],
         [[(b, 3, q, k), (b, 1, 1, k)] for b, q, k in ((1, 128, 128), (2, 5, 7), (3, 16, 33), (1, 1, 1))],
     ),
     "log softmax": (lambda x: tf.nn.log_softmax(x * 2.0), [S([None, 1000])], [[(n, 1000)] for n in (1, 9)]),

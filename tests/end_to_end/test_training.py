@@ -150,7 +150,8 @@ def test_a_model_in_half_precision(dtype: str) -> None:
         layers = tf.keras.layers
         return tf.keras.Sequential(
             [
-                layers.Dense(64, dtype=policy), layers.Activation("gelu", dtype=policy), layers.LayerNormalization(dtype=policy),
+                layers.Dense(64, dtype=policy), layers.Activation("gelu", dtype=policy),
+                layers.LayerNormalization(dtype=policy),
                 layers.Dense(8, dtype=policy), layers.Softmax(dtype=policy),
             ]
         )  # fmt: skip

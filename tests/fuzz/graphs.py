@@ -119,9 +119,7 @@ class Program:
         """A concrete function; symbols that `static` does not have are unknown dims."""
         now = Now({}, widen)
         specs = [tf.TensorSpec([_extent(d, static) for d in t.shape], now.dtype(t.dtype)) for t in self.inputs]
-        function = tf.function(
-            lambda *xs: self.execute(list(xs), widen=widen), input_signature=specs, autograph=False
-        )
+        function = tf.function(lambda *xs: self.execute(list(xs), widen=widen), input_signature=specs, autograph=False)
         return function.get_concrete_function()
 
     def arguments(self, symbols: Mapping[str, int], seed: int) -> list[Array]:
@@ -215,7 +213,11 @@ def _partner(draw: Draw, program: Program, value: int) -> int:
     """A value of the same dtype that broadcasts with `value`: there already, or a new input."""
     type_ = program.types[value]
     if draw(st.booleans()):
-        shapes = [i for i, t in enumerate(program.types) if t.dtype is type_.dtype and _broadcast(t.shape, type_.shape) is not None]
+        shapes = [
+            i
+            for i, t in enumerate(program.types)
+            if t.dtype is type_.dtype and _broadcast(t.shape, type_.shape) is not None
+        ]
         return draw(st.sampled_from(shapes))
     kept = type_.shape[draw(st.integers(0, len(type_.shape))) :]
     known = set(program.symbols)

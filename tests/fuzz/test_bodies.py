@@ -112,5 +112,3 @@ def assert_alike(found: list[Array], wanted: list[Array]) -> None:
         largest = np.max(np.abs(exact[np.isfinite(exact)]), initial=0.0)
         tolerance = TOLERANCE[mine.dtype.itemsize]
         np.testing.assert_allclose(mine.astype(np.float64), exact, rtol=tolerance, atol=tolerance * largest)
-
-

@@ -18,6 +18,7 @@ from tests.lower.comparison import assert_near, epsilon
 from tf_stitch.config import Config
 from tf_stitch.frontend.importer import import_graph_def
 from tf_stitch.frontend.rewrite import rewrite_graph_def
+from tf_stitch.ir.types import product
 from tf_stitch.pipeline import Stitched, stitch_all
 from tf_stitch.runtime import stitch_op
 
@@ -67,8 +68,7 @@ def test_random_functions_give_the_same_stitched(batch: list[Case]) -> None:
     concretes = [case.program.build(case.fixed) for case in batch]
     graph_defs = [c.graph.as_graph_def(add_shapes=True) for c in concretes]
     graphs = [
-        import_graph_def(d, fetched={t.op.name for t in c.outputs})
-        for c, d in zip(concretes, graph_defs, strict=True)
+        import_graph_def(d, fetched={t.op.name for t in c.outputs}) for c, d in zip(concretes, graph_defs, strict=True)
     ]
     chain = toolchain()
     for case, concrete, graph_def, stitched in zip(
@@ -85,11 +85,18 @@ def check(case: Case, concrete: Any, stitched: Any) -> None:
     coarsest = max(floats, key=epsilon, default=None)
     for number, sizes in enumerate(SIZES):
         symbols = case.symbols(sizes)
-        if max(t.shape and np.prod([d.evaluate(symbols) for d in t.shape]) or 1 for t in case.program.types) > LARGEST:
+        if max(product(t.shape).evaluate(symbols) for t in case.program.types) > LARGEST:
             continue
         arguments = case.program.arguments(symbols, number)
         theirs = concrete(*(tf.constant(a) for a in arguments))
         exact = wide(*(tf.constant(a.astype(np.float64) if a.dtype == np.float32 else a) for a in arguments))
         ours = stitched(*(tf.constant(a) for a in arguments))
         for mine, other, wanted in zip(*map(tf.nest.flatten, (ours, theirs, exact)), strict=True):
-            assert_near(mine.numpy(), other.numpy(), wanted.numpy(), ulps=64, what=f"{case.program} with {symbols}", coarsest=coarsest)
+            assert_near(
+                mine.numpy(),
+                other.numpy(),
+                wanted.numpy(),
+                ulps=64,
+                what=f"{case.program} with {symbols}",
+                coarsest=coarsest,
+            )

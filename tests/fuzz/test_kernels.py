@@ -25,7 +25,7 @@ LARGEST = 400_000
 
 
 @pytest.mark.slow
-@tries(6)
+@tries(4)
 @given(st.lists(cases(), min_size=8, max_size=8))
 def test_compiled_kernels_compute_what_the_interpreter_does(batch: list[Case]) -> None:
     made: list[tuple[Case, Lowered]] = []

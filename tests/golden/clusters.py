@@ -146,7 +146,9 @@ NAMED = (
     Named("rms_norm", _rms_norm, (("R", "N"), ("N",)), _ROWS, sizes=_ODD),
     Named(
         "masked_softmax", _masked_softmax, (("B", 3, "Q", "K"), ("B", 1, 1, "K")), {"B": 2, "Q": 5, "K": 33},
-        sizes=tuple({"B": b, "Q": q, "K": k} for b, q, k in ((1, 1, 1), (2, 3, 31), (1, 2, 1023), (0, 4, 5), (3, 1, 0))),
+        sizes=tuple(
+            {"B": b, "Q": q, "K": k} for b, q, k in ((1, 1, 1), (2, 3, 31), (1, 2, 1023), (0, 4, 5), (3, 1, 0))
+        ),
         masks=(1,),
     ),
     Named("log_softmax", _log_softmax, (("R", "N"),), _ROWS, sizes=_ODD),

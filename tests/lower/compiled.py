@@ -107,7 +107,7 @@ class Host:
     def struct(self) -> _Host:
         return _Host(None, self.threads, _PARALLEL_FOR(self._parallel_for), _SCRATCH(self._scratch))
 
-    def _parallel_for(self, context: int, total: int, cost: int, task: int, argument: int) -> None:
+    def _parallel_for(self, _context: int, total: int, _cost: int, task: int, argument: int) -> None:
         self.loops.append(total)
         run = _TASK(task)
         step = max(self.chunk, -(-total // 400)) if self.order != "whole" else max(total, 1)
@@ -171,9 +171,7 @@ class Compiled:
         for type_ in self._outputs:
             shapes.append(tuple(rest[: len(type_.dims)]))
             rest = rest[len(type_.dims) :]
-        sizes = [
-            int(np.prod(s)) * t.dtype.size for s, t in zip(shapes, self._outputs, strict=True)
-        ]
+        sizes = [int(np.prod(s)) * t.dtype.size for s, t in zip(shapes, self._outputs, strict=True)]
         results = [_Buffer(size, _CANARY) for size in sizes]
         if forward:
             taken: set[int] = set()

@@ -37,11 +37,13 @@ def with_sweep(kernel: Kernel, number: int, *, row: Any = None, elements: Any = 
     """One sweep's statements changed by functions of them."""
     sweeps = list(kernel.nests[0].sweeps)
     sweep = sweeps[number]
-    sweeps[number] = Sweep(row(sweep.row) if row else sweep.row, elements(sweep.elements) if elements else sweep.elements)
+    sweeps[number] = Sweep(
+        row(sweep.row) if row else sweep.row, elements(sweep.elements) if elements else sweep.elements
+    )
     return with_nest(kernel, sweeps=tuple(sweeps))
 
 
-def with_access(kernel: Kernel, kind: type[Load] | type[Store], place: Place, **changes: Any) -> Kernel:
+def with_access(kernel: Kernel, kind: type[Load | Store], place: Place, **changes: Any) -> Kernel:
     """All loads, or all stores, of a place with another access."""
 
     def changed(s: Statement) -> Statement:
@@ -52,5 +54,3 @@ def with_access(kernel: Kernel, kind: type[Load] | type[Store], place: Place, **
     nest = kernel.nests[0]
     sweeps = tuple(Sweep(tuple(map(changed, s.row)), tuple(map(changed, s.elements))) for s in nest.sweeps)
     return with_nest(kernel, sweeps=sweeps, finish=tuple(map(changed, nest.finish)))
-
-

@@ -81,7 +81,9 @@ def test_threads_and_their_order_change_nothing(name: str, kernels: dict[str, tu
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "log_softmax", "max_and_softmax", "l2_normalise", "everything"])
-def test_few_long_rows_are_split_without_changing_a_bit(name: str, kernels: dict[str, tuple[Lowered, Compiled]]) -> None:
+def test_few_long_rows_are_split_without_changing_a_bit(
+    name: str, kernels: dict[str, tuple[Lowered, Compiled]]
+) -> None:
     made, kernel = kernels[name]
     assert [s.driver for s in made.schedules] == [Driver.ROWS_OR_SPLIT]
     inputs = fed(name, {"R": 2, "N": 20_011})

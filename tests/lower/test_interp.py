@@ -138,9 +138,7 @@ def test_results_of_reductions_that_are_not_complete_are_faults() -> None:
 
 def test_values_of_another_dtype_are_faults() -> None:
     def in_double(elements: Any) -> Any:
-        return tuple(
-            s if isinstance(s, Load | Store | Accumulate) else replace(s, dtype=DType.F64) for s in elements
-        )
+        return tuple(s if isinstance(s, Load | Store | Accumulate) else replace(s, dtype=DType.F64) for s in elements)
 
     with pytest.raises(Fault, match="was to be f64"):
         run(with_sweep(softmax(), 1, elements=in_double), [X])

@@ -289,14 +289,17 @@ def test_drivers(build: Build, driver: Driver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "lanes", "body"), [("N", 16, "both"), (768, 16, "wide"), (24, 8, "wide"), (30, 8, "both"), (5, 8, "narrow")]
+    ("length", "lanes", "body"),
+    [("N", 16, "both"), (768, 16, "wide"), (24, 8, "wide"), (30, 8, "both"), (5, 8, "narrow")],
 )
 def test_vectors_fit_rows(length: int | str, lanes: int, body: str) -> None:
     _, (made,) = scheduled(lambda b: [b.reduce("sum", b.input(f32("B", length)), [1])])
     assert (made.lanes, made.body) == (lanes, body)
 
 
-@pytest.mark.parametrize(("dtype", "narrow"), [(DType.F32, 8), (DType.F16, 8), (DType.BOOL, 8), (DType.F64, 4), (DType.I64, 4)])
+@pytest.mark.parametrize(
+    ("dtype", "narrow"), [(DType.F32, 8), (DType.F16, 8), (DType.BOOL, 8), (DType.F64, 4), (DType.I64, 4)]
+)
 def test_vectors_fit_dtypes(dtype: DType, narrow: int) -> None:
     reducer = "all" if dtype is DType.BOOL else "max"
     _, (made,) = scheduled(lambda b: [b.reduce(reducer, b.input(TensorType(dtype, shape_of("B", "N"))), [1])])

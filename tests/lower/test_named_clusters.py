@@ -111,5 +111,3 @@ def test_buffers_of_inputs_may_be_taken(named: Named, built: dict[Any, Built]) -
         for host in (Host(), Host(threads=8, order="reversed"), Host(threads=8, order="strided", chunk=3)):
             for mine, wanted in zip(kernel(fed, host, forward=True), apart, strict=True):
                 assert mine.tobytes() == wanted.tobytes(), f"{named.name} {dict(sizes)} {host.order}"
-
-

@@ -94,7 +94,8 @@ BROKEN: list[tuple[str, Callable[[], Kernel], str]] = [
     ("a tile that is not filled", lambda: with_sweep(softmax(), 1, elements=without(Store)), "filled by an earlier"),
     ("a tile of no use", lambda: with_nest(softmax(), tiles=(
         *softmax().nests[0].tiles, Buffer(Place.TILE, 9, "unused", DType.F32, N))), "every tile is used"),
-    ("a tile read elsewhere", lambda: with_access(softmax(), Load, Place.TILE, strides=(ONE, Dim(0))), "as it was stored"),
+    ("a tile read elsewhere", lambda: with_access(
+        softmax(), Load, Place.TILE, strides=(ONE, Dim(0))), "as it was stored"),
     ("a symbol of nothing", lambda: replace(softmax(), symbols=softmax().symbols[:1]), "symbols"),
     ("a symbol of another dim", lambda: replace(softmax(), symbols=(
         SymbolSource("B", 0, 1, ONE), SymbolSource("N", 0, 0, ONE))), "the rest of the dim"),

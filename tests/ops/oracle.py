@@ -150,9 +150,7 @@ ULPS = 2.0
 ULPS_F64 = 8.0  # no better arithmetic to compare with: TensorFlow's own polynomials are off by a few
 
 
-def assert_matches(
-    ours: Array, theirs: Array, exact: Array, sample: Sample, zeros_alike: bool = False
-) -> None:
+def assert_matches(ours: Array, theirs: Array, exact: Array, sample: Sample, zeros_alike: bool = False) -> None:
     """Asserts that `ours` is TensorFlow's result, or nearer to `exact`, the result in float64.
 
     In detail: dtype and shape are TensorFlow's; integers and bools are equal; a float is equal (NaN is NaN,
@@ -168,9 +166,7 @@ def assert_matches(
         good = _alike(ours, theirs, exact, sample.scale, zeros_alike)
     if not good.all():
         at = tuple(int(i[0]) for i in np.nonzero(~good))
-        fed = [
-            np.broadcast_to(a, ours.shape)[at] if a.size and _fits(a, ours) else a for a in sample.operands
-        ]
+        fed = [np.broadcast_to(a, ours.shape)[at] if a.size and _fits(a, ours) else a for a in sample.operands]
         raise AssertionError(
             f"{sample}: at {at}, from {fed}: ours {ours[at]!r}, TensorFlow {theirs[at]!r}, f64 {exact[at]!r}"
         )
@@ -190,9 +186,7 @@ def _alike(ours: Array, theirs: Array, exact: Array, scale: float, zeros_alike: 
     epsilon = float(information.eps)
     mine, tf_s = ours.astype(np.float64), theirs.astype(np.float64)
     wanted = exact if dtype == np.float64 else exact.astype(np.float32).astype(dtype).astype(np.float64)
-    same = (mine == tf_s) & ((np.signbit(mine) == np.signbit(tf_s)) | zeros_alike) | (
-        np.isnan(mine) & np.isnan(tf_s)
-    )
+    same = (mine == tf_s) & ((np.signbit(mine) == np.signbit(tf_s)) | zeros_alike) | (np.isnan(mine) & np.isnan(tf_s))
     flushed = (np.abs(mine) <= tiny) & (np.abs(tf_s) <= tiny) & (np.abs(exact) <= tiny) & (exact != 0)
     spacing = np.maximum(
         np.abs(wanted) * epsilon, tiny if dtype != np.float16 else float(information.smallest_subnormal)

@@ -326,13 +326,9 @@ def _reduce(op: str, dtype: DType) -> Iterator[Sample]:
             scale = {"Sum": 4.0, "Mean": 4.0, "Prod": 1.0, "EuclideanNorm": 4.0}.get(op, 0.0) * size**0.5
             yield Sample(op, (value, np.array(axes, np.int32)), attributes, scale=scale)
         if dtype.is_float:
-            rows = np.array(
-                [[1, np.nan, 3], [np.nan, 1, 2], [1, 2, np.nan], [np.inf, 1, -np.inf], [1, -np.inf, 2]]
-            )
+            rows = np.array([[1, np.nan, 3], [np.nan, 1, 2], [1, 2, np.nan], [np.inf, 1, -np.inf], [1, -np.inf, 2]])
             yield Sample(op, (rows.astype(dtype.numpy), np.array(1, np.int64)), attributes)
-            yield Sample(
-                op, (np.array([[-0.0, -0.0], [0.0, 0.0]]).astype(dtype.numpy), np.array(0)), attributes
-            )
+            yield Sample(op, (np.array([[-0.0, -0.0], [0.0, 0.0]]).astype(dtype.numpy), np.array(0)), attributes)
         elif dtype is not DType.BOOL:
             rows = [[SPECIAL_INTS[dtype][1]] * 2, [-1, -2], [7, -8]]
             yield Sample(op, (np.array(rows, dtype.numpy), np.array([-1], np.int32)), attributes)
@@ -439,9 +435,7 @@ def _split_v(op: str, dtype: DType) -> Iterator[Sample]:
         ((4, 6), [4], 0),
         ((4, 6), [0, 4], -2),
     ]:
-        yield Sample(
-            op, (draw(dtype, shape), _shapes(*sizes), np.array(axis, np.int32)), {"num_split": len(sizes)}
-        )
+        yield Sample(op, (draw(dtype, shape), _shapes(*sizes), np.array(axis, np.int32)), {"num_split": len(sizes)})
 
 
 def _unpack(op: str, dtype: DType) -> Iterator[Sample]:

@@ -30,9 +30,7 @@ ZEROS_ALIKE = frozenset({
 
 
 def cases() -> list[tuple[str, DType]]:
-    return [
-        (op, d) for op, definition in OPS.items() for d in sorted(definition.dtypes, key=lambda d: d.value)
-    ]
+    return [(op, d) for op, definition in OPS.items() for d in sorted(definition.dtypes, key=lambda d: d.value)]
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -21,9 +21,7 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 def run(op: str, *operands: Any, known: tuple[int, ...] = (), **attributes: Any) -> Any:
     """The op's first output; a plain list is f32."""
-    arrays = tuple(
-        np.asarray(o, None if isinstance(o, np.ndarray | np.generic) else np.float32) for o in operands
-    )
+    arrays = tuple(np.asarray(o, None if isinstance(o, np.ndarray | np.generic) else np.float32) for o in operands)
     sample = Sample(op, arrays, attributes, frozenset(known))
     return evaluated(body_of(sample)[0], sample)[0]
 
@@ -36,9 +34,7 @@ def same(result: np.ndarray[Any, Any], wanted: Any) -> None:
     """Equal, NaN to NaN, -0 apart from 0."""
     wanted = np.asarray(wanted, result.dtype)
     np.testing.assert_array_equal(result.astype(np.float64), wanted.astype(np.float64))
-    np.testing.assert_array_equal(
-        np.signbit(result) | np.isnan(result), np.signbit(wanted) | np.isnan(wanted)
-    )
+    np.testing.assert_array_equal(np.signbit(result) | np.isnan(result), np.signbit(wanted) | np.isnan(wanted))
 
 
 class Program:
@@ -64,9 +60,7 @@ class Program:
                 values.append(None if index in static else self.input(operand))
         constants = tuple(None if isinstance(o, int) else o for o in operands)
         node = Node(op, op, (), (), attributes=attributes)
-        result = OPS[op].expand(
-            self.builder, Operands(node, tuple(values), constants, (None,) * len(operands))
-        )
+        result = OPS[op].expand(self.builder, Operands(node, tuple(values), constants, (None,) * len(operands)))
         assert isinstance(result, int)
         return result
 
@@ -144,9 +138,7 @@ def test_hardware_defined_integers() -> None:
 
 def test_float_powers() -> None:
     same(run("Pow", [0, -0.0, NAN, 1], [-1, -1, 0, NAN]), [INF, -INF, 1, 1])
-    same(
-        run("Pow", np.float32(3), [2.0], known=(1,)), [9]
-    )  # of shape [1], which TensorFlow's optimizer loses
+    same(run("Pow", np.float32(3), [2.0], known=(1,)), [9])  # of shape [1], which TensorFlow's optimizer loses
     with pytest.raises(Unsupported, match="DTYPE"):
         run("Pow", i32(2), i32(-1))
 

@@ -16,9 +16,7 @@ from tf_stitch.ir.types import DType
 from tf_stitch.ops import FUNCTIONS, REDUCERS, Function, Reducer
 
 PRELUDE = Path(__file__).parents[2] / "kernels" / "prelude" / "cpu"
-FLAGS = (
-    "-std=c++17 -O1 -march=native -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fPIC -shared"
-)
+FLAGS = "-std=c++17 -O1 -march=native -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fPIC -shared"
 LANES = 8
 COUNT = 4096
 TYPE = {DType.F32: "f32", DType.F64: "f64", DType.I32: "i32", DType.I64: "i64", DType.BOOL: "boolean"}
@@ -84,9 +82,7 @@ def call(entry: Any, *arrays: np.ndarray[Any, Any]) -> None:
 
 @pytest.mark.parametrize(("function", "dtype"), FUNCTION_CASES, ids=lambda v: getattr(v, "name", v))
 def test_function(library: ctypes.CDLL, function: Function, dtype: DType) -> None:
-    operands = [
-        values(operand_dtype(function, dtype, i), function.domain, seed=i) for i in range(function.arity)
-    ]
+    operands = [values(operand_dtype(function, dtype, i), function.domain, seed=i) for i in range(function.arity)]
     if function.name in INTEGER_DIVISIONS and dtype in (DType.I32, DType.I64):
         operands[1][operands[1] == 0] = 3
     with np.errstate(all="ignore"):
@@ -98,9 +94,7 @@ def test_function(library: ctypes.CDLL, function: Function, dtype: DType) -> Non
         return
     with np.errstate(all="ignore"):
         tiny = np.finfo(wanted.dtype).tiny
-        same = (found == wanted) & (
-            (np.signbit(found) == np.signbit(wanted)) | (function.name in ZEROS_ALIKE)
-        )
+        same = (found == wanted) & ((np.signbit(found) == np.signbit(wanted)) | (function.name in ZEROS_ALIKE))
         same |= np.isnan(found) & np.isnan(wanted)
         flushed = (np.abs(found) <= tiny) & (np.abs(wanted) <= tiny) & (wanted != 0)
         allowed = function.ulps + (2 if dtype is DType.F64 else 0.5)  # the f64 reference has its own errors
@@ -108,9 +102,7 @@ def test_function(library: ctypes.CDLL, function: Function, dtype: DType) -> Non
         good = same | flushed | near & (wanted != 0)
     if not good.all():
         at = int(np.argmin(good))
-        raise AssertionError(
-            f"{function.name} of {[o[at] for o in operands]}: {found[at]!r}, not {wanted[at]!r}"
-        )
+        raise AssertionError(f"{function.name} of {[o[at] for o in operands]}: {found[at]!r}, not {wanted[at]!r}")
 
 
 @pytest.mark.parametrize(("reducer", "dtype"), REDUCER_CASES, ids=lambda v: getattr(v, "name", v))

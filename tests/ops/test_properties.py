@@ -87,8 +87,7 @@ def test_broadcasts(left: tuple[int, ...], right: tuple[int, ...], unknown: set[
         TensorType(
             DType.I32,
             tuple(
-                Dim.symbol(f"{'xy'[side]}{a}") if (bool(side), a) in unknown else Dim(e)
-                for a, e in enumerate(shape)
+                Dim.symbol(f"{'xy'[side]}{a}") if (bool(side), a) in unknown else Dim(e) for a, e in enumerate(shape)
             ),
         )
         for side, shape in enumerate((left, right))

@@ -100,9 +100,7 @@ def dims_of(build: Callable[..., Any], *shapes: tuple[int, ...]) -> str:
         return "unknown"
     with v1.Session(graph=graph) as session:
         fed = {i: np.zeros(i.shape, np.float32) for i in inputs}
-        np.testing.assert_array_equal(
-            session.run(result, fed).reshape(-1), [d.evaluate(SYMBOLS) for d in dims]
-        )
+        np.testing.assert_array_equal(session.run(result, fed).reshape(-1), [d.evaluate(SYMBOLS) for d in dims])
     return ", ".join(map(str, dims))
 
 
@@ -334,25 +332,19 @@ COMPUTED: dict[str, list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]]
     ],
     "FusedBatchNorm": [
         (
-            lambda x, a: raw.FusedBatchNorm(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[
-                :5
-            ],
+            lambda x, a: raw.FusedBatchNorm(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[:5],
             ((B, 2, 2, 3), (3,)),
         )
     ],
     "FusedBatchNormV2": [
         (
-            lambda x, a: raw.FusedBatchNormV2(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[
-                :5
-            ],
+            lambda x, a: raw.FusedBatchNormV2(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[:5],
             ((B, 2, 2, 3), (3,)),
         )
     ],
     "FusedBatchNormV3": [
         (
-            lambda x, a: raw.FusedBatchNormV3(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[
-                :5
-            ],
+            lambda x, a: raw.FusedBatchNormV3(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[:5],
             ((B, 2, 2, 3), (3,)),
         )
     ],
@@ -366,9 +358,7 @@ COMPUTED: dict[str, list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]]
         )
     ],
     "RandomUniform": [(lambda a: raw.RandomUniform(shape=tf.shape(a), dtype=tf.float32), ((B, 5),))],
-    "RandomStandardNormal": [
-        (lambda a: raw.RandomStandardNormal(shape=tf.shape(a), dtype=tf.float32), ((B, 5),))
-    ],
+    "RandomStandardNormal": [(lambda a: raw.RandomStandardNormal(shape=tf.shape(a), dtype=tf.float32), ((B, 5),))],
     "StatelessRandomUniformV2": [
         (
             lambda a: raw.StatelessRandomUniformV2(

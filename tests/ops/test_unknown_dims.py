@@ -127,9 +127,7 @@ def test_repetition() -> None:
 
 def test_squeeze() -> None:
     assert shape_after("Squeeze", f32("B", 1, 8), squeeze_dims=(1,)) == "[B, 8]"
-    assert (
-        shape_after("Squeeze", f32("B", "S"), squeeze_dims=(1,)) == "[B]"
-    )  # under the assumption that S is 1
+    assert shape_after("Squeeze", f32("B", "S"), squeeze_dims=(1,)) == "[B]"  # under the assumption that S is 1
     with pytest.raises(Unsupported) as refusal:
         body("Squeeze", f32("B", 1))
     assert refusal.value.reason is Reason.UNKNOWN_RANK

@@ -1,9 +1,9 @@
 """Graphs drawn by hand, without TensorFlow:
 
-    d = Drawing()
-    x = d.input("x", f32("B", 8))
-    y = d.node("y", "Tanh", x)
-    clusters(d.graph(returned=[y]))      ->      [["y"]]
+d = Drawing()
+x = d.input("x", f32("B", 8))
+y = d.node("y", "Tanh", x)
+clusters(d.graph(returned=[y]))      ->      [["y"]]
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def assert_acyclic(graph: Graph, clustering: Clustering) -> None:
     """Contracts each cluster to one node, and to nodes outside of it each loop, and orders what is left."""
     place = {n: n for n in graph.nodes} | {n: c.name for c in clustering.clusters for n in c.nodes}
     frames = {frame for node in graph.nodes.values() for frame in _frames(node)}
-    _assert_ordered(graph, place | {n: _outermost(node, frozenset()) for n, node in graph.nodes.items() if _frames(node)})
+    _assert_ordered(
+        graph, place | {n: _outermost(node, frozenset()) for n, node in graph.nodes.items() if _frames(node)}
+    )
     for frame in frames:
         inside = {n: place[n] for n, node in graph.nodes.items() if frame in _frames(node)}
         _assert_ordered(graph, inside)
@@ -123,12 +125,12 @@ def _outermost(node: Node, around: frozenset[str]) -> str:
 
 def _assert_ordered(graph: Graph, place: dict[str, str]) -> None:
     waits: dict[str, set[str]] = {p: set() for p in place.values()}
-    for name in place:
+    for name, mine in place.items():
         node = graph.nodes[name]
         before = [v.node for v in node.inputs] + list(node.controls)
-        waits[place[name]] |= {place[b] for b in before if b in place and graph.nodes[b].op != "NextIteration"}
-    for name in waits:
-        waits[name].discard(name)
+        waits[mine] |= {place[b] for b in before if b in place and graph.nodes[b].op != "NextIteration"}
+    for name, others in waits.items():
+        others.discard(name)
     while waits:
         ready = {name for name, others in waits.items() if not others & set(waits)}
         assert ready, f"a cycle among {sorted(waits)}"

@@ -14,6 +14,7 @@ from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.groups import plan_groups
+from tf_stitch.plan.indexing import IndexMap
 from tf_stitch.plan.plan import Scheme, StitchPlan
 from tf_stitch.plan.printer import print_plan
 from tf_stitch.plan.verify import verify_plan
@@ -369,6 +370,10 @@ def with_instance(position: int, **changes: object) -> StitchPlan:
     return broken(instances=tuple(instances))
 
 
+def map_of(position: int) -> IndexMap:
+    return softmax().groups[0].instances[position].index_map
+
+
 def loading(position: int) -> StitchPlan:
     """The softmax, reading a step that nobody has stored."""
     plan = with_instance(position, loaded=True, operands=())
@@ -388,8 +393,8 @@ def loading(position: int) -> StitchPlan:
         (lambda: with_instance(4, operands=(5,)), "operands come first"),
         (lambda: with_instance(4, operands=(2,)), "what their steps read"),
         (lambda: with_instance(3, index_map=()), "an index for each axis"),
-        (lambda: with_instance(3, index_map=softmax().groups[0].instances[3].index_map[::-1]), "within its axis|read elsewhere"),
-        (lambda: with_instance(1, index_map=softmax().groups[0].instances[0].index_map), "kept axes|each row once|within its axis"),
+        (lambda: with_instance(3, index_map=map_of(3)[::-1]), "within its axis|read elsewhere"),
+        (lambda: with_instance(1, index_map=map_of(0)), "kept axes|each row once|within its axis"),
         (lambda: replace(softmax(), schemes={}), "has a scheme"),
         (lambda: replace(softmax(), schemes=dict.fromkeys(softmax().schemes, Scheme.GLOBAL)), "GLOBAL is what crosses"),
         (lambda: replace(softmax(), schemes=dict.fromkeys(softmax().schemes, Scheme.LOCAL)), "no register"),

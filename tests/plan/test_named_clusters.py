@@ -54,7 +54,9 @@ def test_is_one_cluster_with_the_expected_plan(name: str, dtype: DType, static: 
     assert len(found.clustering.clusters) == 1
     assert {r.reason for r in found.clustering.rejections} <= {Reason.FETCHED}
     (cluster,) = found.clustering.clusters
-    working = {n for n, node in found.graph.nodes.items() if node.op not in ("Placeholder", "Const", "Identity", "NoOp")}
+    working = {
+        n for n, node in found.graph.nodes.items() if node.op not in ("Placeholder", "Const", "Identity", "NoOp")
+    }
     assert working <= set(cluster.nodes), "everything between arguments and results is in the cluster"
     plan = plan_of(name, dtype, static=static)
     dominants, reducers, schemes = PLANS[name]

@@ -194,7 +194,10 @@ def test_no_name_of_a_node_breaks_the_text(name: str, kernels: Kernels) -> None:
 
 
 def test_names_of_nodes_are_seen_in_the_text(kernels: Kernels) -> None:
-    assert "splat_1_in" in kernels["named splat/splat_1"][0].source.text or "splat" in kernels["named splat/splat_1"][0].source.text
+    assert (
+        "splat_1_in" in kernels["named splat/splat_1"][0].source.text
+        or "splat" in kernels["named splat/splat_1"][0].source.text
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.value)
@@ -218,7 +221,7 @@ def test_casts_are_as_tensorflow_casts(source: DType, kernels: Kernels) -> None:
             x = np.trunc(np.clip(numbers, -(2.0**31), 2.0**31 - 1)).astype(source.numpy)
         else:
             x = np.append(numbers, [np.inf, -np.inf, np.nan, -0.0]).astype(source.numpy)
-    made, kernel = kernels[f"casts {source.value}"]
+    _, kernel = kernels[f"casts {source.value}"]
     for target, mine in zip((t for t in DTYPES if t is not source), kernel([x]), strict=True):
         halves = {DType.F16, DType.BF16}
         by_f32 = DType.F32 not in (source, target) and (source in halves or target in halves)

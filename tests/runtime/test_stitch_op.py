@@ -544,9 +544,7 @@ def test_artefact_round_trip():
 
 def test_environment_check():
     stitch_op.check_environment("2.21.3", "2.21.0")
-    with pytest.raises(
-        EnvironmentProblem, match=r"works with TensorFlow 2\.21, and 2\.20\.0 is installed; run `pip"
-    ):
+    with pytest.raises(EnvironmentProblem, match=r"works with TensorFlow 2\.21, and 2\.20\.0 is installed; run `pip"):
         stitch_op.check_environment("2.20.0", "2.21.0")
     with pytest.raises(EnvironmentProblem, match=r"was built for TensorFlow 2\.20\.0"):
         stitch_op.check_environment("2.21.0", "2.20.0")
@@ -622,9 +620,7 @@ def test_a_saved_model_brings_its_kernel(tmp_path, key):
     module = tf.Module()
     module.scale = tf.Variable(2.0)
     module.call = tf.function(
-        lambda x: (
-            stitched([x], key, artefact=packed, fallback=fallback, output_shapes=[[None]]) * module.scale
-        ),
+        lambda x: stitched([x], key, artefact=packed, fallback=fallback, output_shapes=[[None]]) * module.scale,
         input_signature=[VECTOR],
     )
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call)

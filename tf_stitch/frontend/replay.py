@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,16 +145,27 @@ def compare(cluster: Callable[..., list[tf.Tensor]], values: list[tf.Tensor], ke
     Raises:
       SystemExit: where the kernel refuses these inputs, as a guard does.
     """
-    # Each op as it is: Grappler would change what is to be the measure.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     fallback = tf.function(cluster, autograph=False)
     concrete = fallback.get_concrete_function(*(tf.TensorSpec(v.shape, v.dtype) for v in values))
-    expected = [t.numpy() for t in concrete(*values)]
+    with _without_grappler():
+        expected = [t.numpy() for t in concrete(*values)]
     before = _fallbacks(key)
     results = stitch_op.ops().stitch_op(inputs=values, Tout=[e.dtype for e in expected], key=key, fallback=concrete)
     if _fallbacks(key) != before:
         sys.exit("a guard of the kernel does not hold for these inputs: change SIZES")
     return [difference(f"output {n}", e, r.numpy()) for n, (e, r) in enumerate(zip(expected, results, strict=True))]
+
+
+@contextmanager
+def _without_grappler() -> Generator[None]:
+    """Each op as it is: Grappler would change what is to be the measure."""
+    name = "disable_meta_optimizer"
+    before = tf.config.optimizer.get_experimental_options().get(name, False)
+    tf.config.optimizer.set_experimental_options({name: True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({name: before})
 
 
 def _fallbacks(key: str) -> int:

@@ -30,8 +30,7 @@ def native_dir() -> Path:
         if (directory / LIBRARY).is_file():
             return directory
     raise EnvironmentProblem(
-        f"{LIBRARY} is not installed beside tf_stitch; "
-        "run `pip install --no-build-isolation -e .` in the checkout."
+        f"{LIBRARY} is not installed beside tf_stitch; run `pip install --no-build-isolation -e .` in the checkout."
     )
 
 

@@ -57,9 +57,7 @@ def evaluate(body: Body, inputs: Sequence[Array | None], symbols: Mapping[str, i
         for step in body.steps:
             operands = [results[i] for i in step.operands]
             result = np.asarray(_evaluate(step, operands, inputs, symbols))
-            assert result.shape == _extents(step.type.dims, symbols), (
-                f"{step}: a result of shape {result.shape}"
-            )
+            assert result.shape == _extents(step.type.dims, symbols), f"{step}: a result of shape {result.shape}"
             assert result.dtype == step.type.dtype.numpy, f"{step}: a result of dtype {result.dtype}"
             results.append(result)
     return [results[i] for i in body.outputs]

@@ -20,9 +20,7 @@ from tf_stitch.runtime import paths
 try:
     import tensorflow as tf
 except ImportError as error:
-    raise EnvironmentProblem(
-        "TensorFlow is not installed; run `pip install 'tensorflow-cpu>=2.21,<2.22'`."
-    ) from error
+    raise EnvironmentProblem("TensorFlow is not installed; run `pip install 'tensorflow-cpu>=2.21,<2.22'`.") from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -78,8 +78,6 @@ class Model:
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
         command = [sys.executable, "-m", "bench.workloads.models", "build", self.name, str(destination)]
-        run = subprocess.run(
-            command, env=environment, cwd=REPOSITORY, text=True, capture_output=True, check=False
-        )
+        run = subprocess.run(command, env=environment, cwd=REPOSITORY, text=True, capture_output=True, check=False)
         if run.returncode or not (destination / "saved_model.pb").exists():
             raise BuildError(f"{self.name} could not be built:\n{run.stderr[-3000:]}")

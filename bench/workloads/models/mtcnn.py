@@ -34,9 +34,7 @@ def _build(destination: Path) -> None:
 
     export = keras.export.ExportArchive()
     export.track(network)
-    export.add_endpoint(
-        "serve", propose, input_signature=[tf.TensorSpec([None, None, None, 3], name="images")]
-    )
+    export.add_endpoint("serve", propose, input_signature=[tf.TensorSpec([None, None, None, 3], name="images")])
     export.write_out(destination, verbose=False)
 
 
