@@ -24,8 +24,8 @@ def _inputs(random: np.random.Generator, size: Size) -> Inputs:
 def _build(destination: Path) -> None:
     os.environ.update(TF_USE_LEGACY_KERAS="1", USE_TORCH="0", HF_HUB_OFFLINE="1")
     import tensorflow as tf
-    from transformers import BertConfig
-    from transformers.models.bert.modeling_tf_bert import TFBertModel
+    from transformers import BertConfig  # pyright: ignore[reportMissingImports]
+    from transformers.models.bert.modeling_tf_bert import TFBertModel  # pyright: ignore[reportMissingImports]
 
     model = TFBertModel(BertConfig(vocab_size=VOCABULARY))
     model.build_in_name_scope()

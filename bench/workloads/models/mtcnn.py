@@ -19,7 +19,7 @@ def _inputs(random: np.random.Generator, size: Size) -> Inputs:
 
 
 def _build(destination: Path) -> None:
-    import joblib
+    import joblib  # pyright: ignore[reportMissingImports]
     import keras
     import tensorflow as tf
 
