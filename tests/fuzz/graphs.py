@@ -115,11 +115,18 @@ class Program:
                 values.append(instruction.compute(now, *(values[o] for o in instruction.operands)))
         return [tf.identity(values[o]) for o in self.outputs]
 
-    def build(self, static: Mapping[str, int], *, widen: bool = False) -> Any:
-        """A concrete function; symbols that `static` does not have are unknown dims."""
+    def specs(self, static: Mapping[str, int], *, widen: bool = False) -> list[Any]:
+        """A signature; symbols that `static` does not have are unknown dims."""
         now = Now({}, widen)
-        specs = [tf.TensorSpec([_extent(d, static) for d in t.shape], now.dtype(t.dtype)) for t in self.inputs]
-        function = tf.function(lambda *xs: self.execute(list(xs), widen=widen), input_signature=specs, autograph=False)
+        return [tf.TensorSpec([_extent(d, static) for d in t.shape], now.dtype(t.dtype)) for t in self.inputs]
+
+    def build(self, static: Mapping[str, int], *, widen: bool = False) -> Any:
+        """A concrete function of this signature."""
+        function = tf.function(
+            lambda *xs: self.execute(list(xs), widen=widen),
+            input_signature=self.specs(static, widen=widen),
+            autograph=False,
+        )
         return function.get_concrete_function()
 
     def arguments(self, symbols: Mapping[str, int], seed: int) -> list[Array]:

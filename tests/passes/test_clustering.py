@@ -334,7 +334,6 @@ def test_views_that_wait_for_a_member_stay_inside() -> None:
     checked(d.graph(returned=[y]))
 
 
-@pytest.mark.xfail(reason="the same for its second operand", strict=True)
 def test_views_that_read_a_member_stay_inside() -> None:
     """A shape that is computed inside."""
     d = Drawing()

@@ -65,6 +65,7 @@ def cluster(graph: Graph, config: Config) -> Clustering:
                     clusters.extend(_finish(graph, part, frozenset(views), position, config, rejections))
                 except Unsupported as refused:
                     _reject(graph, part, rejections, refused.reason, refused.detail)
+    clusters = _without_cycles(graph, clusters, rejections)
     clusters.sort(key=lambda c: position[c.nodes[0]])
     named = tuple(_with_name(c, names) for c in clusters)
     inside = {n for c in named for n in c.nodes}
@@ -184,6 +185,33 @@ def _plans_as_well(found: Expansion, groups: int) -> bool:
 def _reject(graph: Graph, names: Iterable[str], rejections: dict[str, Rejection], reason: Reason, detail: str) -> None:
     for name in names:
         rejections.setdefault(name, Rejection(name, graph.nodes[name].op, reason, detail))
+
+
+def _without_cycles(graph: Graph, clusters: list[Cluster], rejections: dict[str, Rejection]) -> list[Cluster]:
+    """The invariant, checked: TensorFlow would not raise at a cycle but abort. Clusters on one are dropped."""
+    home = {name: number for number, found in enumerate(clusters) for name in found.nodes}
+
+    def place(name: str) -> int | str:
+        return home.get(name, name)
+
+    waiting: dict[int | str, int] = {place(name): 0 for name in graph.nodes}
+    edges: dict[int | str, list[int | str]] = {key: [] for key in waiting}
+    for name, users in graph.consumers.items():
+        for user in users:
+            mine, theirs = place(name), place(user)
+            if mine != theirs and not legality.is_back_edge(graph.nodes[name]):
+                edges[mine].append(theirs)
+                waiting[theirs] += 1
+    ready = [key for key, count in waiting.items() if not count]
+    while ready:
+        for reader in edges[ready.pop()]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    for number, found in enumerate(clusters):
+        if waiting.get(number):
+            _reject(graph, found.nodes, rejections, Reason.CYCLE, "the cluster as a whole")
+    return [found for number, found in enumerate(clusters) if not waiting.get(number)]
 
 
 def _with_name(found: Cluster, taken: dict[str, int]) -> Cluster:

@@ -52,6 +52,11 @@ def examine(graph: Graph, node: Node, config: Config) -> Expansion | Rejection:
         return because(refusal.reason, refusal.detail)
 
 
+def is_back_edge(node: Node) -> bool:
+    """Whether what reads this node does so in the next iteration of a loop."""
+    return node.op in _BACK_EDGES
+
+
 def is_silent(node: Node) -> bool:
     return node.op in _SILENT
 

@@ -65,11 +65,14 @@ def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
     leaves = any(u not in members for u in users) or any(v.node == name for v in graph.returned)
     if not leaves:
         return False
-    source = graph.nodes[name].inputs[0]
-    if source.node not in members:
-        return True
+    node = graph.nodes[name]
+    source = node.inputs[0]
+    read_inside = any(u in members for u in users)
+    if source.node not in members:  # out with it, unless it would then stand both behind the cluster and before it
+        reads_inside = any(v.node in members for v in node.inputs) or any(c in members for c in node.controls)
+        return not (reads_inside and read_inside)
     others_read_it = any(u not in members for u in graph.consumers[source.node]) or source in graph.returned
-    return others_read_it and all(u not in members for u in users)
+    return others_read_it and not read_inside
 
 
 def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
