@@ -321,7 +321,6 @@ def test_views_at_the_edge_stay_views(op: str, attributes: dict[str, object]) ->
     assert {r.node: r.reason for r in found.rejections}["view"] is Reason.NOT_PROFITABLE
 
 
-@pytest.mark.xfail(reason="a view is taken out of a cluster that it still waits for", strict=True)
 def test_views_that_wait_for_a_member_stay_inside() -> None:
     """As TensorFlow writes x + zeros_like(t): an Identity of x that waits for the zeros."""
     d = Drawing()
