@@ -13,6 +13,8 @@ _THAT_MATTER = ("TF_ENABLE_ONEDNN_OPTS", "TF_XLA_FLAGS", "XLA_FLAGS", "OMP_NUM_T
 
 def versions() -> dict[str, str]:
     installed = {d.name.replace("-", "_"): d.version for d in metadata.distributions()}
+    if "tensorflow_cpu" in installed:  # the same thing under another name
+        installed.setdefault("tensorflow", installed["tensorflow_cpu"])
     return {"python": platform.python_version()} | {p: installed[p] for p in _PACKAGES if p in installed}
 
 

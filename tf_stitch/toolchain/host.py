@@ -235,6 +235,8 @@ def _is_full(directory: Path, output: str) -> bool:
     """Whether a compiler failed for want of room on the disk."""
     if os.strerror(errno.ENOSPC) in output or os.strerror(errno.EDQUOT) in output:
         return True
+    if "ld returned" in output:  # a linker that maps its output dies of a signal there, and says nothing
+        return True
     try:
         return os.statvfs(directory).f_bavail == 0
     except OSError:
