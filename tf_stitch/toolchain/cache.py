@@ -190,10 +190,6 @@ class KernelCache:
             problem,
         )
 
-    @property
-    def writes_elsewhere(self) -> bool:
-        return self._problem is not None
-
     # ---- the whole
 
     def info(self) -> Contents:

@@ -211,7 +211,8 @@ class HostToolchain:
             outcome = runner.run(command, cwd=workspace, environment=environment(workspace), timeout=self.timeout)
             seconds += outcome.cpu_seconds
             if not outcome.ok:
-                if _is_full(workspace, outcome.output) and not self.cache.writes_elsewhere:
+                # Not `writes_elsewhere`: another thread may have met the full disk while this one was compiling on it.
+                if _is_full(workspace, outcome.output) and workspace.is_relative_to(self.cache.root):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 return compile_error(source, compiler, command, outcome, self.timeout, self.cache, key)
         if not (workspace / LIBRARY).is_file():
