@@ -13,6 +13,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
+from tf_stitch.frontend import grappler
 from tf_stitch.runtime import stitch_op
 
 PASSES = ["pruning", "function", "constfold", "tf_stitch", "arithmetic", "remap", "dependency"]
@@ -36,7 +37,7 @@ def hooked(optimizer, params=b""):
         yield
     finally:
         context.context().function_call_options = before
-        stitch_op.set_optimizer_callback(None)
+        stitch_op.set_optimizer_callback(grappler.install())  # for the tests that come after
 
 
 class Recorder:
