@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -399,6 +401,12 @@ def test_what_cannot_be_planned_is_cut_where_the_planner_says() -> None:
     assert {"a0", "a"} <= inside
     assert not any({"a", "turned", "back", "y"} <= set(c.nodes) for c in found.clusters)
     assert Reason.SCHEME in {r.reason for r in found.rejections}
+
+
+def test_every_reason_is_produced_by_a_test() -> None:
+    """In this file or the one on the pipeline."""
+    texts = "".join((Path(__file__).parent / name).read_text() for name in ("test_clustering.py", "test_pipeline.py"))
+    assert [r.name for r in Reason if f"Reason.{r.name}" not in texts] == []
 
 
 # -- any graph -------------------------------------------------------------------------------------------------
