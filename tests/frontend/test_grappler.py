@@ -142,7 +142,8 @@ def test_no_compiler_is_said_once(
     with stitching(), caplog.at_level(logging.WARNING, "tf_stitch"):
         for _ in range(3):
             tf.function(gelu)(X)
-    assert [r.message for r in caplog.records] == ["functions run unstitched: there is no compiler"]
+    ours = [r.message for r in caplog.records if r.name.startswith("tf_stitch")]  # TensorFlow warns of retracing
+    assert ours == ["functions run unstitched: there is no compiler"]
 
 
 def _call_and_wait(called: Any) -> None:
