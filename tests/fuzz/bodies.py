@@ -97,10 +97,16 @@ def cases(draw: Draw, steps: int = 14) -> Case:
         body = program.builder.finish([program.values[0]])
     names = sorted({s for t in body.inputs if t is not None for d in t.dims for s in d.symbols})
     symbols = {name: draw(st.sampled_from(SIZES)) for name in names}
-    while symbols and max(s.type.size.evaluate(symbols) for s in body.steps) > LARGEST:
+    while symbols and largest(body, symbols) > LARGEST:
         symbols[max(symbols, key=symbols.__getitem__)] //= 2
     seed = draw(st.integers(0, 99))
     return Case(body, symbols, inputs_of(body, symbols, seed))
+
+
+def largest(body: Body, symbols: dict[str, int]) -> int:
+    """Elements of the largest value, inputs that nothing reads included."""
+    types = [s.type for s in body.steps] + [t for t in body.inputs if t is not None]
+    return max(t.size.evaluate(symbols) for t in types)
 
 
 def inputs_of(body: Body, symbols: dict[str, int], seed: int) -> list[Array | None]:

@@ -105,7 +105,7 @@ def blocks(draw: Draw, count: int, depth: int = 2, least: int = 1) -> tuple[Any,
 
 
 @pytest.mark.slow
-@tries(15)
+@tries(25)
 @given(blocks(2, least=2), st.booleans())
 def test_random_control_flow_gives_the_same_stitched(block: tuple[Any, ...], known: bool) -> None:
     def function(*xs: Any) -> Any:

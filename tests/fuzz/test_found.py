@@ -67,3 +67,24 @@ def test_found(function: Callable[..., Any], arguments: list[Any], signature: An
         )
         for mine, other in zip(stitched, plain, strict=True):
             assert_near(mine, other, ulps=8)
+
+
+def test_a_gradient_whose_zeros_are_waited_for() -> None:
+    """Of `x + zeros_like(y)` TensorFlow leaves an Identity that waits for the zeros: the cluster around it had a cycle."""
+
+    def gradient(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((x, y))
+            smaller = tf.minimum(x, x)
+            chosen = tf.where(x < smaller, x + tf.zeros_like(smaller), smaller + tf.zeros_like(x))
+            loss = tf.reduce_sum(-(chosen / (tf.abs(y) + 1.0)) * 0.5)
+        return loss, tape.gradient(loss, [x, y])
+
+    signature = [tf.TensorSpec([None]), tf.TensorSpec([1])]
+    arguments = [normal(37), normal(1, seed=1)]
+    plain, stitched = (
+        arrays(make(gradient, input_signature=signature, autograph=False)(*map(tf.constant, arguments)))
+        for make in (tf.function, tf_stitch.function)
+    )
+    for mine, other in zip(stitched, plain, strict=True):
+        assert_near(mine, other, ulps=16)

@@ -35,7 +35,7 @@ def gradients(case: Case, *, widen: bool) -> Any:
 
 
 @pytest.mark.slow
-@tries(4)
+@tries(6)
 @given(st.lists(cases, min_size=6, max_size=6))
 def test_random_gradients_are_the_same_stitched(batch: list[Case]) -> None:
     for case in batch:
@@ -64,7 +64,7 @@ def check(case: Case) -> None:
         results = (arrays(stitched(*tensors)), arrays(plain(*tensors)), arrays(wide(*doubles)))
         for mine, other, wanted in zip(*results, strict=True):
             what = f"{case.program} with {symbols}"
-            assert_near(mine, other, wanted, ulps=64, what=what, coarsest=max(floats, key=epsilon))
+            assert_near(mine, other, wanted, ulps=64, what=what, coarsest=max(floats, key=epsilon), least=1.0)
     after = tf_stitch.stats()
     assert after["failed"] == before["failed"]
     event("stitched" if after["calls"] > before["calls"] else "not stitched")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.fuzz.bodies import Case, cases, inputs_of
+from tests.fuzz.bodies import Case, cases, inputs_of, largest
 from tests.fuzz.settings import tries
 from tests.fuzz.test_bodies import assert_alike
 from tests.lower.building import Lowered, compiled, lowered
@@ -25,7 +25,7 @@ LARGEST = 400_000
 
 
 @pytest.mark.slow
-@tries(4)
+@tries(6)
 @given(st.lists(cases(), min_size=8, max_size=8))
 def test_compiled_kernels_compute_what_the_interpreter_does(batch: list[Case]) -> None:
     made: list[tuple[Case, Lowered]] = []
@@ -48,7 +48,7 @@ def _longer(case: Case, made: Lowered) -> list[dict[str, int]]:
     found: list[dict[str, int]] = []
     for name in case.symbols:
         symbols = {n: LONG if n == name else min(size, 2) for n, size in case.symbols.items()}
-        if max(s.type.size.evaluate(symbols) for s in case.body.steps) <= LARGEST:
+        if largest(case.body, symbols) <= LARGEST:
             found.append(symbols)
     return found
 
@@ -63,7 +63,7 @@ def check(case: Case, made: Lowered, kernel: Compiled, symbols: dict[str, int]) 
             kernel(inputs)
         return
     alone = kernel(inputs)
-    assert_alike(alone, wanted)
+    assert_alike(alone, wanted, case.body)
     for host in (Host(threads=8, order="reversed", chunk=2), Host(threads=8, order="strided")):
         for forward in (False, True):
             for mine, other in zip(kernel(inputs, host, forward=forward), alone, strict=True):

@@ -21,13 +21,21 @@ def is_float(dtype: Any) -> bool:
 
 
 def assert_near(
-    ours: Array, theirs: Array, exact: Array | None = None, *, ulps: float = ULPS, what: str = "", coarsest: Any = None
+    ours: Array,
+    theirs: Array,
+    exact: Array | None = None,
+    *,
+    ulps: float = ULPS,
+    what: str = "",
+    coarsest: Any = None,
+    least: float = 0.0,
 ) -> None:
     """Asserts that `ours` is as good as `theirs`.
 
     Integers and bools are equal; so are shapes, dtypes, and where NaNs and infinities are. The largest error of a
     float, against `exact` (the result in float64; `theirs` where there is none), is at most twice that of `theirs`,
-    or some ulps of the largest value: ulps of `coarsest`, where a result depends on values of a coarser dtype.
+    or some ulps of the largest value: ulps of `coarsest`, where a result depends on values of a coarser dtype, and of
+    `least`, where it depends on larger ones that cancel.
     """
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), what
     if not is_float(ours.dtype):
@@ -46,7 +54,7 @@ def assert_near(
     mine, other, wanted = mine[finite], other[finite], wanted[finite]
     error = np.abs(mine - wanted).max()
     theirs_error = np.abs(other - wanted).max()
-    largest = np.abs(wanted).max()
+    largest = max(np.abs(wanted).max(), least)
     allowed = max(2 * theirs_error, ulps * max(epsilon(ours.dtype), epsilon(coarsest or ours.dtype)) * largest)
     assert error <= allowed, f"{what}: off by {error:.3g}, TensorFlow by {theirs_error:.3g}; {allowed:.3g} is allowed"
 
