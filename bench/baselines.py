@@ -16,7 +16,7 @@ from bench.workloads.workload import Workload
 
 @dataclass(frozen=True)
 class Chained:
-    """A chain of copies, ready to be called, and a call with its arguments that does next to nothing."""
+    """A chain of copies, ready to be called, and a call with its arguments that does all the rest."""
 
     chain: Function
     empty: Function
@@ -28,7 +28,7 @@ class Way:
     compiled: Callable[[Function], Function]
 
     def chained(self, workload: Workload, copies: int) -> Chained:
-        empty = self.compiled(chain.next_to_nothing)
+        empty = self.compiled(chain.separators(workload, copies))
         return Chained(self.compiled(chain.rows(workload, copies)), empty)
 
 

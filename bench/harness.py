@@ -7,7 +7,7 @@ How a figure comes about:
   the same inputs: the largest difference, relative to the largest value.
 * Kernels: of a single copy. StitchOps are counted as they run, XLA's kernels in its optimised HLO.
 * Time: of a chain of copies (see `workloads/chain.py`), all three measured in turns, less the time of a call
-  that does next to nothing with the same arguments, divided by the copies. On one thread the figure is CPU
+  with the same arguments that does all but the copies, divided by the copies. On one thread the figure is CPU
   time of the process, which other users of the machine hardly change; on several it is wall time. Ratios are
   between medians; the quartiles, the best, and what was taken off are in the row's `spread`.
 """

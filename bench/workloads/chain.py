@@ -8,7 +8,8 @@ them apart differs, and each system gets what costs it least:
 * TensorFlow and tf_stitch: the copies are unrolled, with a PlaceholderWithDefault between each two. That
   forwards its buffer (half a microsecond), and since its output may be fed, no compiler of graphs looks
   through it. A tf.while_loop costs both of them some microseconds of executor work a turn, and up to fifty on
-  two threads; so a turn of it, where a chain is longer, is a row of 16 copies.
+  two threads; so a turn of it, where a chain is longer, is a row of 16 copies. `separators` is what all this
+  costs alone, to be taken off.
 * XLA: a PlaceholderWithDefault means nothing to it, so the copies are a tf.while_loop, which costs compiled
   code nothing. The first copy stands before the loop: its result is a buffer that the loop can update in
   place, where the function's argument would have to be copied.
@@ -68,6 +69,12 @@ def called(workload: Workload, copies: int) -> Function:
 def next_to_nothing(x: Any, *_: Any) -> Any:
     """What a call costs that has a chain's arguments, and one number to compute."""
     return tf.reshape(x, [-1])[:1] + 1.0
+
+
+def separators(workload: Workload, copies: int) -> Function:
+    """What `rows` costs beyond its copies: the call, the loop, and what stands between the copies."""
+    between = _rows(lambda x, *_: x, workload.fresh_count, copies)
+    return lambda x, *rest: next_to_nothing(between(x, *rest))
 
 
 def launches(copies: int) -> Function:

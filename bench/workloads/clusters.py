@@ -120,8 +120,9 @@ def _mask(rng: Rng, shape: Shape) -> Arrays:
     return (np.where(rng.uniform(size=mask_shape) < 0.25, -1e9, 0.0),)
 
 
-def _batchnorm_given(rng: Rng, shape: Shape) -> Arrays:
-    """Scale below deviation, so that a chain settles."""
+def _batchnorm_parameters(rng: Rng, shape: Shape) -> Arrays:
+    """Scale below deviation, so that a chain settles. Each layer has its own, or what they alone decide (a square root
+    and a division per channel) would be done once for the chain."""
     scale, offset, mean = rng.uniform(0.5, 0.9, shape[-1]), 0.5 + _channels(rng, shape), _channels(rng, shape)
     return scale, offset, mean, rng.uniform(0.9, 1.2, shape[-1])
 
@@ -216,7 +217,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "batchnorm_relu",
         batchnorm_relu,
         start=_normal,
-        given=_batchnorm_given,
+        fresh=_batchnorm_parameters,
         quick=((1, 56, 56, 64),),
         full=((1, 56, 56, 64), (8, 56, 56, 64)),
         reference_step=batchnorm_relu_reference,

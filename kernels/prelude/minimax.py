@@ -276,8 +276,8 @@ FITS = (
     ),
     Fit(
         "Erfc",
-        "f64",
-        "e^(x^2) erfc(x), 0 <= x <= 10.1, for an f32: above and below",
+        "f32",
+        "e^(x^2) erfc(x), 0 <= x <= 10.1: above and below",
         lambda x: mp.exp(x * x) * mp.erfc(x),
         lambda x: 1 / (mp.exp(x * x) * mp.erfc(x)),
         (mpf(0), mpf("10.1")),

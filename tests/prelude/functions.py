@@ -73,7 +73,7 @@ UNARY = (
     Unary("softplus", lambda x: np.logaddexp(x, 0), (1.8, 1.7), "nn.softplus"),
     Unary("softsign", lambda x: x / (1 + np.abs(x)), (1.5, 1.5), "nn.softsign"),
     Unary("erf", each(math.erf), (3.9, 1.0), "math.erf"),
-    Unary("erfc", each(math.erfc), (0.7, 3.0), "math.erfc"),
+    Unary("erfc", each(math.erfc), (7.1, 3.0), "math.erfc"),
     Unary("sin", np.sin, (1.6, 0.6), "sin"),
     Unary("cos", np.cos, (1.6, 0.6), "cos"),
     Unary("tan", np.tan, (1.2, 0.7), "tan"),

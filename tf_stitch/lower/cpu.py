@@ -42,9 +42,12 @@ from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
 _ELEMENTWISE_BLOCK = 4096
-# A step of the loop is several vectors, so that one waits while another computes; not where the loop is so long
-# that the vectors would only wait for each other's registers, and for the compiler.
-_VECTORS = {32: 4, 16: 2}  # by the number of vector registers
+# A step of the loop is several vectors, so that one waits while another computes. Two are enough where the CPU sees
+# the next step while it waits for this one; of a long step it does not. A very long one gets one vector: more would
+# only wait for each other's registers, and for the compiler.
+_VECTORS = 2
+_VECTORS_OF_LONG_STEPS = {32: 4, 16: 2}  # by the number of vector registers
+_LONG_STEP = 1.0  # ns an element
 _MANY_STATEMENTS = 100
 _LONGEST_PACKED = 512
 _PACKED_BLOCK = 1024  # short, since each repeated parameter takes as much of L1 as the data
@@ -64,6 +67,7 @@ class Schedule:
     lanes: elements of one step of the vector loop; `narrow`: of one step of its tail.
     body: "both" loops, the "wide" one alone (the row is a multiple of it) or the "narrow" one alone.
     block: elements of the vector axis in one block; for COLUMNS, rows in one task's unit.
+    one_block: no row is longer than a block, so there is no loop over blocks.
     """
 
     driver: Driver
@@ -71,6 +75,7 @@ class Schedule:
     narrow: int
     body: str
     block: int
+    one_block: bool = False
 
 
 def schedule(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Schedule, ...]]:
@@ -150,11 +155,8 @@ def _packed(nest: Nest, target: Target) -> Nest:
 
 
 def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
-    statements = [s for sweep in nest.sweeps for s in sweep.elements]
     native = _native(nest, target)
-    registers = 32 if target.vector_bytes == 64 else 16
-    factor = 1 if len(statements) > _MANY_STATEMENTS else _VECTORS[registers]
-    lanes = native * factor
+    lanes = native * _vectors(nest, target)
     extent = nest.inner[-1]
     body = "both"
     if extent.is_static:
@@ -168,7 +170,7 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
         body = "wide"
     if _by_columns(nest, native):
         period = extent.coefficient
-        lanes = math.gcd(lanes, period)
+        lanes = math.gcd(native * _vectors_down_columns(target), period)
         return Schedule(Driver.COLUMNS, lanes, native, "wide", max(1, _ELEMENTWISE_BLOCK // period))
     if nest.repeats:
         period = nest.repeats[0].period
@@ -177,9 +179,28 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)
     longest = _longest(extent, kernel)
-    may_be_long = longest is None or longest > 2 * _REDUCTION_BLOCK
-    driver = Driver.ROWS_OR_SPLIT if may_be_long and len(nest.inner) == 1 else Driver.ROWS
-    return Schedule(driver, lanes, native, body, _REDUCTION_BLOCK)
+    if len(nest.inner) > 1:
+        return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK)
+    if longest is None or longest > 2 * _REDUCTION_BLOCK:
+        return Schedule(Driver.ROWS_OR_SPLIT, lanes, native, body, _REDUCTION_BLOCK)
+    return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK, one_block=longest <= _REDUCTION_BLOCK)
+
+
+def _vectors(nest: Nest, target: Target) -> int:
+    """Vectors in a step of the loop along a row."""
+    if sum(len(sweep.elements) for sweep in nest.sweeps) > _MANY_STATEMENTS:
+        return 1
+    long_step = nest.nanoseconds >= _LONG_STEP * len(nest.sweeps)
+    return _VECTORS_OF_LONG_STEPS[_registers(target)] if long_step else _VECTORS
+
+
+def _vectors_down_columns(target: Target) -> int:
+    """Vectors that stand side by side down the rows: as many as the registers hold the parameters of."""
+    return _VECTORS_OF_LONG_STEPS[_registers(target)]
+
+
+def _registers(target: Target) -> int:
+    return 32 if target.vector_bytes == 64 else 16
 
 
 def _longest(extent: Dim, kernel: Kernel) -> int | None:

@@ -195,7 +195,7 @@ class NestPrinter:
     def _rows_task(self) -> list[str]:
         lines = [
             f"void rows_{self.number}(void* task, i64 begin_row, i64 end_row) {{",
-            "  const Call& call = *static_cast<const Call*>(task);",
+            "  const Call call = *static_cast<const Call*>(task);",
         ]
         if self.nest.tiles:
             lines.append(f"  char* tiles = static_cast<char*>(call.host->scratch(1, {self._tile_bytes()}));")
@@ -206,8 +206,7 @@ class NestPrinter:
         ]
         for number in range(len(self.nest.sweeps)):
             name = f"sweep_{self.number}_{number}"
-            extent = self.nest.inner[len(self.nest.inner) - 1]
-            if len(self.nest.inner) > 1 or (extent.is_static and extent.coefficient <= self.schedule.block):
+            if len(self.nest.inner) > 1 or self.schedule.one_block:
                 lines.append(f"    {name}({self._arguments(f', 0, {self._row_length()}')});")
             else:
                 lines.append(
@@ -225,7 +224,7 @@ class NestPrinter:
             f"struct Split{n}_{sweep} {{ const Call* call; i64 blocks; Row{n}* rows; Row{n}* parts; char* tiles; }};",
             f"void split_{n}_{sweep}(void* task, i64 begin_unit, i64 end_unit) {{",
             f"  const auto& split = *static_cast<const Split{n}_{sweep}*>(task);",
-            "  const Call& call = *split.call;",
+            "  const Call call = *split.call;",
         ]
         if self.nest.tiles:
             lines += ["  char* tiles = split.tiles;", f"  const i64 tile_bytes = {self._tile_bytes()};"]
@@ -310,7 +309,7 @@ class NestPrinter:
         assert not inner, "an element-wise nest has one inner axis"
         return [
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
-            "  const Call& call = *static_cast<const Call*>(task);",
+            "  const Call call = *static_cast<const Call*>(task);",
             *self._repeat_lines(),
             f"  const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
@@ -356,7 +355,7 @@ class NestPrinter:
         n, block = self.number, self.schedule.block
         return [
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
-            "  const Call& call = *static_cast<const Call*>(task);",
+            "  const Call call = *static_cast<const Call*>(task);",
             f"  const i64 rows = {self._rows()};",
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
             f"    const i64 begin = unit * {block}, end = begin + {block} < rows ? begin + {block} : rows;",

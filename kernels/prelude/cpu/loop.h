@@ -168,10 +168,23 @@ struct Accumulator {
     return Combine::of(Combine::horizontal(wide), Combine::horizontal(narrow));
   }
 };
+// The same where all steps are equally wide: half the lanes to fold, and to compile.
+template <class Combine, class Lanes, class Neutral>
+struct UniformAccumulator {
+  Lanes lanes;
+  Neutral neutral;
+  STITCH_MEMBER void add(Lanes value, All) { lanes = Combine::of(lanes, value); }
+  STITCH_MEMBER void add(Lanes value, i64 count) { lanes = Combine::of(lanes, first(value, count, neutral)); }
+  STITCH_MEMBER Neutral result() const { return Combine::horizontal(lanes); }
+};
 template <class Combine, int L, int W, class Neutral>
 STITCH_INLINE auto accumulator(Neutral neutral) {
-  return Accumulator<Combine, decltype(splat<L>(neutral)), decltype(splat<W>(neutral)), Neutral>{
-      splat<L>(neutral), splat<W>(neutral), neutral};
+  typedef decltype(splat<L>(neutral)) Wide;
+  if constexpr (L == W) {
+    return UniformAccumulator<Combine, Wide, Neutral>{splat<L>(neutral), neutral};
+  } else {
+    return Accumulator<Combine, Wide, decltype(splat<W>(neutral)), Neutral>{splat<L>(neutral), splat<W>(neutral), neutral};
+  }
 }
 
 }  // namespace stitch

@@ -1,4 +1,4 @@
-// Circular and hyperbolic functions, erfc, pow: what few kernels need.
+// Circular and hyperbolic functions, pow: what few kernels need.
 #ifndef TF_STITCH_CPU_MATH_RARE_H_
 #define TF_STITCH_CPU_MATH_RARE_H_
 
@@ -9,7 +9,6 @@
 
 namespace stitch {
 
-STITCH_LIFT_UNARY(erfc)
 STITCH_LIFT_UNARY(sin)
 STITCH_LIFT_UNARY(cos)
 STITCH_LIFT_UNARY(tan)

@@ -67,38 +67,6 @@ struct Atanh {
     return copysign(0.5 * log1p(2 * a / (1 - a)), x);
   }
 };
-// e^x in f64, as near as an f32 needs it, for -700 < x <= 0
-template <class V>
-STITCH_INLINE V short_exp(V x) {
-  V shifted = madd(x, Float<f64>::log2_e, Float<f64>::round);
-  V n = shifted - Float<f64>::round;
-  V r = madd(n, -0x1.62e42fefa39efp-1, x);
-  V q = madd(r, f64(kExpF32[4]), f64(kExpF32[3]));
-  q = madd(q, r, f64(kExpF32[2]));
-  q = madd(q, r, f64(kExpF32[1]));
-  q = madd(q, r, f64(kExpF32[0]));
-  q = madd(madd(q, r, 1.0), r, 1.0);
-  return (V)((Bits<V>)q + ((Bits<V>)shifted << Float<f64>::mantissa));
-}
-
-struct Erfc {
-  template <class V>
-  static STITCH_MEMBER V of(V x) {
-    V a = min2(fill<V>(11), abs(x));
-    V above = madd(a, kErfcF64[4], kErfcF64[3]);
-    above = madd(above, a, kErfcF64[2]);
-    above = madd(above, a, kErfcF64[1]);
-    above = madd(above, a, kErfcF64[0]);
-    V below = madd(a, kErfcBelowF64[5], kErfcBelowF64[4]);
-    below = madd(below, a, kErfcBelowF64[3]);
-    below = madd(below, a, kErfcBelowF64[2]);
-    below = madd(below, a, kErfcBelowF64[1]);
-    below = madd(below, a, kErfcBelowF64[0]);
-    V y = short_exp(-(a * a)) * above / below;
-    return x < 0 ? 2 - y : y;
-  }
-};
-
 struct Pow {
   template <class V>
   static STITCH_MEMBER V of(V x, V y) {
@@ -116,7 +84,6 @@ struct Pow {
     if constexpr (is_f32<V>) return in_f64<Name>(x); \
     else return libm::name(x);                    \
   }
-STITCH_WIDE(erfc, Erfc)
 STITCH_WIDE(sinh, Sinh)
 STITCH_WIDE(cosh, Cosh)
 STITCH_WIDE(asinh, Asinh)
