@@ -20,7 +20,7 @@ venv: .venv/.native
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
 	$(PIP) install --upgrade pip
 	$(PIP) install $(TENSORFLOW) scikit-build-core cmake ninja
-	$(PIP) install --no-build-isolation --editable '.[cpu,test,bench]'
+	$(PIP) install --no-build-isolation --editable '.[cpu,compiler,test,bench]'
 	$(PIP) install --no-deps $(WITHOUT_DEPENDENCIES)
 	@touch $@
 

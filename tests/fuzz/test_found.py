@@ -70,7 +70,7 @@ def test_found(function: Callable[..., Any], arguments: list[Any], signature: An
 
 
 def test_a_gradient_whose_zeros_are_waited_for() -> None:
-    """Of `x + zeros_like(y)` TensorFlow leaves an Identity that waits for the zeros: the cluster around it had a cycle."""
+    """Of `x + zeros_like(y)` an Identity is left that waits for the zeros: the cluster around it had a cycle."""
 
     def gradient(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:

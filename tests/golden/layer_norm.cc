@@ -80,28 +80,28 @@ STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void rows_0(void* task, i64 begin_row, i64 end_row) {
-  const Call& call = *static_cast<const Call*>(task);
+  const Call call = *static_cast<const Call*>(task);
   char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64));
   f32* add_2_tile = reinterpret_cast<f32*>(tiles + 0);
   for (i64 row = begin_row; row < end_row; ++row) {
     Row0 state;
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_2_tile, state); });
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_2_tile, state); });
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_2_tile, state); });
+    for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_2_tile, state); });
+    for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_2_tile, state); });
+    for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_2_tile, state); });
   }
 }
 
 struct Split0_0 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_0*>(task);
-  const Call& call = *split.call;
+  const Call call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
-    const i64 begin = unit % split.blocks * 8192;
-    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    const i64 begin = unit % split.blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     state.mean = Row0{}.mean;
     f32* add_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
@@ -113,14 +113,14 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
 struct Split0_1 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_1*>(task);
-  const Call& call = *split.call;
+  const Call call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
-    const i64 begin = unit % split.blocks * 8192;
-    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    const i64 begin = unit % split.blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     state.mean_4 = Row0{}.mean_4;
     f32* add_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
@@ -132,14 +132,14 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
 struct Split0_2 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_2*>(task);
-  const Call& call = *split.call;
+  const Call call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
-    const i64 begin = unit % split.blocks * 8192;
-    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    const i64 begin = unit % split.blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     f32* add_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
     sweep_0_2(call, row, begin, end, add_2_tile, state);
@@ -160,7 +160,7 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   i64 bytes = 0;
   char* shared = nullptr;
   const i64 rows_0_count = call.d0, length_0 = call.d1;
-  const i64 blocks_0 = (length_0 + 8191) / 8192;
+  const i64 blocks_0 = (length_0 + 4095) / 4096;
   const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
   const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64;
   const i64 tiles_0_offset = bytes;
@@ -176,19 +176,19 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
     char* tiles = shared + tiles_0_offset;
     for (i64 row = 0; row < rows_0_count; ++row) rows[row] = Row0{};
     Split0_0 task_0 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1475), split_0_0, &task_0);
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(737), split_0_0, &task_0);
     for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
       Row0& state = rows[unit / blocks_0];
       state.mean = Sum::of(state.mean, parts[unit].mean);
     }
     Split0_1 task_1 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1475), split_0_1, &task_1);
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(737), split_0_1, &task_1);
     for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
       Row0& state = rows[unit / blocks_0];
       state.mean_4 = Sum::of(state.mean_4, parts[unit].mean_4);
     }
     Split0_2 task_2 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1475), split_0_2, &task_2);
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(737), split_0_2, &task_2);
   }
 }
 

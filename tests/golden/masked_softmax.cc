@@ -81,29 +81,29 @@ STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void rows_0(void* task, i64 begin_row, i64 end_row) {
-  const Call& call = *static_cast<const Call*>(task);
+  const Call call = *static_cast<const Call*>(task);
   char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64));
   f32* add_tile = reinterpret_cast<f32*>(tiles + 0);
   f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + 0 + (call.d1 * 4 + 63) / 64 * 64);
   for (i64 row = begin_row; row < end_row; ++row) {
     Row0 state;
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state); });
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state); });
-    for_blocks<8192>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state); });
+    for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state); });
+    for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state); });
+    for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state); });
   }
 }
 
 struct Split0_0 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_0*>(task);
-  const Call& call = *split.call;
+  const Call call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
-    const i64 begin = unit % split.blocks * 8192;
-    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    const i64 begin = unit % split.blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     state.softmax = Row0{}.softmax;
     f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
@@ -116,14 +116,14 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
 struct Split0_1 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_1*>(task);
-  const Call& call = *split.call;
+  const Call call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
-    const i64 begin = unit % split.blocks * 8192;
-    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    const i64 begin = unit % split.blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     state.softmax_4 = Row0{}.softmax_4;
     f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
@@ -136,14 +136,14 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
 struct Split0_2 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_2*>(task);
-  const Call& call = *split.call;
+  const Call call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
-    const i64 begin = unit % split.blocks * 8192;
-    const i64 end = begin + 8192 < length ? begin + 8192 : length;
+    const i64 begin = unit % split.blocks * 4096;
+    const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
     f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
@@ -164,7 +164,7 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   i64 bytes = 0;
   char* shared = nullptr;
   const i64 rows_0_count = call.d0 * (3 * call.d2), length_0 = call.d1;
-  const i64 blocks_0 = (length_0 + 8191) / 8192;
+  const i64 blocks_0 = (length_0 + 4095) / 4096;
   const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
   const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
   const i64 tiles_0_offset = bytes;
@@ -180,19 +180,19 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
     char* tiles = shared + tiles_0_offset;
     for (i64 row = 0; row < rows_0_count; ++row) rows[row] = Row0{};
     Split0_0 task_0 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(2594), split_0_0, &task_0);
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1297), split_0_0, &task_0);
     for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
       Row0& state = rows[unit / blocks_0];
       state.softmax = Largest::of(state.softmax, parts[unit].softmax);
     }
     Split0_1 task_1 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(2594), split_0_1, &task_1);
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1297), split_0_1, &task_1);
     for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
       Row0& state = rows[unit / blocks_0];
       state.softmax_4 = Sum::of(state.softmax_4, parts[unit].softmax_4);
     }
     Split0_2 task_2 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(2594), split_0_2, &task_2);
+    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1297), split_0_2, &task_2);
   }
 }
 

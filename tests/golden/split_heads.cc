@@ -34,7 +34,7 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
-  const Call& call = *static_cast<const Call*>(task);
+  const Call call = *static_cast<const Call*>(task);
   const i64 length = 8, blocks = (length + 4095) / 4096;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = blocks == 1 ? unit : unit / blocks;

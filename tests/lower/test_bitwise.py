@@ -90,7 +90,7 @@ def test_few_long_rows_are_split_without_changing_a_bit(
     rows, split = Host(threads=1, order="forward"), Host(threads=8, order="forward")
     assert_same(kernel(inputs, split), kernel(inputs, rows), name)
     assert rows.loops == [2]
-    assert split.loops == [2 * 3] * len(made.kernel.nests[0].sweeps)  # blocks of 8192
+    assert split.loops == [2 * 5] * len(made.kernel.nests[0].sweeps)  # blocks of 4096
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "log_softmax", "max_and_softmax", "gelu_erf", "chain"])

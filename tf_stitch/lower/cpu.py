@@ -40,7 +40,7 @@ from tf_stitch.lower.kernel import (
 )
 from tf_stitch.plan.target import Target
 
-_REDUCTION_BLOCK = 8192  # elements: 32 KiB of f32, so that a block and its tile stay in L1 and L2
+_REDUCTION_BLOCK = 4096  # elements: a lane adds up some hundred of them, and a block and its tile stay in L1
 _ELEMENTWISE_BLOCK = 4096
 # A step of the loop is several vectors, so that one waits while another computes. Two are enough where the CPU sees
 # the next step while it waits for this one; of a long step it does not. A very long one gets one vector: more would

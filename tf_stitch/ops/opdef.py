@@ -49,6 +49,8 @@ class Function:
     dtypes: the compute dtypes it is defined for.
     to_bool: the result is a bool, not the operands' dtype.
     selectors: how many leading operands are bools (1 for select).
+    cpp_number: a cheaper expression for where `{1}` is a constant, neither NaN nor zero, and `{0}` the other operand;
+      for commutative functions of floats.
     header: the prelude header that the expression needs besides `core.h`, or "".
     domain: the interval that tests draw from.
     ulps: how far from the correctly rounded f32 result it may be.
@@ -62,6 +64,7 @@ class Function:
     dtypes: frozenset[DType] = NUMBERS
     to_bool: bool = False
     selectors: int = 0
+    cpp_number: str = ""
     header: str = ""
     domain: tuple[float, float] = (-10.0, 10.0)
     ulps: float = 0.5

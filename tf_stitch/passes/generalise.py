@@ -20,7 +20,7 @@ from tf_stitch.passes.expand import Expansion, expand
 
 _UNIT = 64  # lanes of the widest vector loop
 _BATCH, _WIDTH = "any batch", "any width"  # symbols: no importer gives names with a blank
-_SHORTEST, _LONGEST = 256, 8192  # of the rows that may vary: each is one block of a reduction
+_SHORTEST, _LONGEST = 256, 4096  # of the rows that may vary: each is one block of a reduction
 
 
 def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterator[Expansion]:

@@ -22,6 +22,16 @@ STITCH_INLINE V reciprocal(V x) {
   return 1 / x;
 }
 
+// max and min with a number, neither NaN nor zero: one instruction. NaN stays NaN.
+template <class V>
+STITCH_INLINE V at_least(V x, V number) {
+  return max2(number, x);
+}
+template <class V>
+STITCH_INLINE V at_most(V x, V number) {
+  return min2(number, x);
+}
+
 // NaN stays NaN
 template <class V>
 STITCH_INLINE V relu(V x) {
@@ -53,6 +63,8 @@ STITCH_INLINE V mul_no_nan(V x, V y) {
 STITCH_LIFT_UNARY(softsign)
 STITCH_LIFT_UNARY(rsqrt)
 STITCH_LIFT_UNARY(reciprocal)
+STITCH_LIFT_BINARY(at_least)
+STITCH_LIFT_BINARY(at_most)
 STITCH_LIFT_UNARY(relu)
 STITCH_LIFT_UNARY(relu6)
 STITCH_LIFT_BINARY(xdivy)

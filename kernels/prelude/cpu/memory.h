@@ -171,9 +171,20 @@ STITCH_INLINE Vec<R, L> load_first(const R* p, First f) {
 #undef STITCH_MASKED
 }
 
+// clang 22 makes of a masked store of one lane, known when it compiles, a store of the i32 that an element of 1 or 2
+// bytes was cut from: bytes behind it are written. So it does not get to know.
+template <class R>
+STITCH_INLINE First unknown_to_clang(First f) {
+#if defined(STITCH_AVX512) && defined(__clang__)
+  if constexpr (sizeof(R) < 4) asm("" : "+r"(f));
+#endif
+  return f;
+}
+
 template <class R, int L>
 STITCH_INLINE void store_first(R* p, Vec<R, L> raw, First f) {
   [[maybe_unused]] AnyPointer q{p};
+  f = unknown_to_clang<R>(f);
 #ifdef STITCH_AVX512
 #define STITCH_MASKED(size, width, T, suffix)    \
   if constexpr (sizeof(R) == size && L == width) \

@@ -75,25 +75,38 @@ STITCH_INLINE V copysign(V x, V s) {
   return (V)(((Bits<V>)x & ~sign_bit<V>) | ((Bits<V>)s & sign_bit<V>));
 }
 
+// A comparison is not enough for the compilers to see them: g++ misses them where an operand is a constant, clang where
+// the result goes into another select.
+#if defined(STITCH_AVX512) && defined(__clang__)
+#define STITCH_EXTREME(name)                                                                   \
+  if constexpr (same<V, Vec<f32, 16>>) return __builtin_ia32_##name##ps512(a, b, 4);           \
+  else if constexpr (same<V, Vec<f64, 8>>) return __builtin_ia32_##name##pd512(a, b, 4);       \
+  else
+#elif defined(STITCH_AVX512)
+#define STITCH_EXTREME(name)                                                                   \
+  if constexpr (same<V, Vec<f32, 16>>) return __builtin_ia32_##name##ps512_mask(a, b, a, -1, 4); \
+  else if constexpr (same<V, Vec<f64, 8>>) return __builtin_ia32_##name##pd512_mask(a, b, a, -1, 4); \
+  else
+#elif defined(__AVX__) && defined(__clang__)
+#define STITCH_EXTREME(name)                                                                   \
+  if constexpr (same<V, Vec<f32, 8>>) return __builtin_ia32_##name##ps256(a, b);               \
+  else if constexpr (same<V, Vec<f64, 4>>) return __builtin_ia32_##name##pd256(a, b);          \
+  else
+#else
+#define STITCH_EXTREME(name)
+#endif
 // The hardware's max and min: the second operand where either is NaN or both are zero.
 template <class V>
 STITCH_INLINE V max2(V a, V b) {
-#if defined(STITCH_AVX512) && !defined(__clang__)  // g++ does not see them in a comparison with a constant
-  if constexpr (same<V, Vec<f32, 16>>) return __builtin_ia32_maxps512_mask(a, b, a, -1, 4);
-  else if constexpr (same<V, Vec<f64, 8>>) return __builtin_ia32_maxpd512_mask(a, b, a, -1, 4);
-  else
-#endif
-    return a > b ? a : b;
+  STITCH_EXTREME(max)
+  return a > b ? a : b;
 }
 template <class V>
 STITCH_INLINE V min2(V a, V b) {
-#if defined(STITCH_AVX512) && !defined(__clang__)
-  if constexpr (same<V, Vec<f32, 16>>) return __builtin_ia32_minps512_mask(a, b, a, -1, 4);
-  else if constexpr (same<V, Vec<f64, 8>>) return __builtin_ia32_minpd512_mask(a, b, a, -1, 4);
-  else
-#endif
-    return a < b ? a : b;
+  STITCH_EXTREME(min)
+  return a < b ? a : b;
 }
+#undef STITCH_EXTREME
 
 #if STITCH_HAS(__builtin_elementwise_fma)
 #define STITCH_FOR_ALL_VECTORS(name, builtin) \
