@@ -50,6 +50,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
+    runs_down,
 )
 from tf_stitch.lower.names import Names
 from tf_stitch.ops import is_heavy
@@ -164,6 +165,7 @@ class _Nester:
         self.operands: list[tuple[int, ...]] = []
         self.reductions: dict[int, int] = {}  # instance -> number
         self.tiles: dict[int, Buffer] = {}  # instance -> tile
+        self._computed: dict[int, int] = {}  # element instance -> first sweep that computes it, where there are tiles
 
     def nest(self) -> Nest:
         stores = self._stores()
@@ -172,7 +174,8 @@ class _Nester:
         outer, inner = split
         stores = [(self.source[i], self._moved(access)) for i, access in stores]
         levels = self._classify(stores)
-        self._plan_tiles(levels)
+        if not runs_down(outer, self._accesses()):  # down columns a tile would be as long as the columns
+            self._plan_tiles(levels)
         reductions = self._reductions()
         sweeps = [self._sweep(level, roots) for level, roots in enumerate(levels)]
         finish = self._finish([s for s in stores if not self._fills_rows(s[1])])
@@ -304,7 +307,7 @@ class _Nester:
 
     def _plan_tiles(self, levels: list[list[tuple[int, Access | None]]]) -> None:
         """Step 2: which elements are kept in a tile from the first sweep that computes them on."""
-        computed: dict[int, int] = {}  # element instance -> first sweep that computes it
+        computed = self._computed
         size = product(axis.extent for axis in self.group.inner)
         for sweep, roots in enumerate(levels):
             stack = [self._operand(i) if a is None else i for i, a in roots]
@@ -321,7 +324,6 @@ class _Nester:
                     continue
                 computed.setdefault(instance, sweep)
                 stack.extend(self.operands[instance])
-        self._computed = computed
 
     def _operand(self, reduction: int) -> int:
         return self.operands[reduction][0]

@@ -7,6 +7,9 @@
   COLUMNS no reduction, short rows: a task is some rows; it takes them a vector of columns at a time, whose
           parameters (a bias per channel, over NHWC) stay in registers down all of its rows
 
+  DOWN    reductions down columns, whose neighbours lie side by side: a vector of columns goes down blocks of rows;
+          cut and combined as ROWS and SPLIT are
+
 Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that
 holds its channels again and again.
 
@@ -37,6 +40,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
+    runs_down,
 )
 from tf_stitch.plan.target import Target
 
@@ -58,6 +62,7 @@ class Driver(enum.Enum):
     ROWS_OR_SPLIT = "rows or split"  # both are generated; chosen at launch
     BLOCKS = "blocks"
     COLUMNS = "columns"
+    DOWN = "down"
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,8 @@ def _packed(nest: Nest, target: Target) -> Nest:
 
 def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
     native = _native(nest, target)
+    if nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest)):
+        return _down(nest, native, target)
     lanes = native * _vectors(nest, target)
     extent = nest.inner[-1]
     body = "both"
@@ -184,6 +191,26 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
     if longest is None or longest > 2 * _REDUCTION_BLOCK:
         return Schedule(Driver.ROWS_OR_SPLIT, lanes, native, body, _REDUCTION_BLOCK)
     return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK, one_block=longest <= _REDUCTION_BLOCK)
+
+
+def _accesses(nest: Nest) -> list[Access]:
+    return [s.access for sweep in nest.sweeps for s in (*sweep.row, *sweep.elements) if isinstance(s, Load | Store)]
+
+
+def _down(nest: Nest, native: int, target: Target) -> Schedule:
+    """Down the columns; the vectors of a step have a sum each to add to."""
+    many = sum(len(sweep.elements) for sweep in nest.sweeps) > _MANY_STATEMENTS
+    lanes = native * (1 if many else _vectors_down_columns(target))
+    columns = nest.outer[-1]
+    body = "both"
+    if columns.is_static:
+        while lanes > native and columns.coefficient % lanes:
+            lanes //= 2
+        if columns.coefficient < native:
+            body = "narrow"
+    if columns.coefficient % lanes == 0:
+        body = "wide"
+    return Schedule(Driver.DOWN, lanes, native, body, _REDUCTION_BLOCK)
 
 
 def _vectors(nest: Nest, target: Target) -> int:

@@ -13,9 +13,12 @@ A name is assigned once within a nest. A name assigned in `row` is a scalar, one
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.ir.types import Dim, DType, TensorType
+from tf_stitch.ir.types import ONE, Dim, DType, TensorType
+
+_ZERO = Dim(0)
 
 
 class Place(enum.Enum):
@@ -146,6 +149,19 @@ class Nest:
     tiles: tuple[Buffer, ...]
     nanoseconds: float
     repeats: tuple[Repeat, ...] = ()
+
+
+def runs_down(outer: Sequence[Dim], accesses: Iterable[Access]) -> bool:
+    """Whether what is reduced lies in columns: neighbours in memory are neighbours along the last outer axis."""
+    if not outer or outer[-1].is_one:
+        return False
+    balance = 0
+    for access in accesses:
+        if access.strides[-1] == ONE:
+            balance -= 1
+        elif access.strides[-1] != _ZERO and access.strides[len(outer) - 1] == ONE:
+            balance += 1
+    return balance > 0
 
 
 @dataclass(frozen=True, slots=True)

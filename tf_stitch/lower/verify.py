@@ -255,14 +255,16 @@ def _is_tile(s: Statement) -> bool:
 def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
     from tf_stitch.lower.cpu import Driver
 
-    extent, lanes = nest.inner[-1], schedule.lanes
+    down = schedule.driver is Driver.DOWN
+    extent, lanes = nest.outer[-1] if down else nest.inner[-1], schedule.lanes
     check(lanes & (lanes - 1) == 0 < schedule.narrow, f"{schedule}: lanes are powers of two")
     check(schedule.block > 0, f"{schedule}: a block holds something")
     whole = schedule.body != "wide" or extent.coefficient % lanes == 0
     check(whole, f"{schedule}: a row without a tail is a number of vectors")
     in_rows = schedule.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT)
-    check(in_rows == bool(nest.reductions), f"{schedule}: what reduces goes by rows")
-    one_axis = schedule.driver is Driver.ROWS or len(nest.inner) == 1
+    check(not down or not nest.tiles, f"{schedule}: down columns there are no tiles")
+    check((in_rows or down) == bool(nest.reductions), f"{schedule}: what reduces goes by rows")
+    one_axis = down or schedule.driver is Driver.ROWS or len(nest.inner) == 1
     check(one_axis, f"{schedule}: one axis is cut in blocks")
     by_columns = schedule.driver is Driver.COLUMNS
     check(by_columns or schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")

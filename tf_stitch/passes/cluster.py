@@ -44,10 +44,6 @@ def cluster(graph: Graph, config: Config) -> Clustering:
             rejections[node.name] = Rejection(
                 node.name, node.op, Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front"
             )
-        elif profitability.reduces_leading_axes(examined):
-            rejections[node.name] = Rejection(
-                node.name, node.op, Reason.NOT_PROFITABLE, "a reduction over leading axes"
-            )
         else:
             eligible.append(node.name)
             if profitability.is_view(examined):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason
-from tf_stitch.ir.body import Input, Reduce, Reshape
+from tf_stitch.ir.body import Input, Reshape
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
@@ -31,18 +31,6 @@ def is_view(alone: Expansion) -> bool:
     """
     steps = alone.body.steps
     return all(isinstance(s.op, Input | Reshape) for s in steps) and len(alone.body.outputs) == 1
-
-
-def reduces_leading_axes(alone: Expansion) -> bool:
-    """Whether a node reduces axes that are not the last ones: a walk down the columns, which is not vectorised yet."""
-    steps = alone.body.steps
-    for step in steps:
-        if isinstance(step.op, Reduce):
-            dims = steps[step.operands[0]].type.dims
-            kept = [a for a in range(len(dims)) if a not in step.op.axes and not dims[a].is_one]
-            if kept and max(kept) > min(step.op.axes):
-                return True
-    return False
 
 
 def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]) -> set[str]:

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tf_stitch.lower.cpu import Schedule
+from tf_stitch.lower.cpu import Driver, Schedule
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Nest, Place, Statement, Store
 from tf_stitch.render.c_family import STORAGE, dim, headers
+from tf_stitch.render.cpp_down import DownPrinter
 from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.toolchain.artifact import Source
 
 
 def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
     """The C++ source of a kernel; `schedules` runs parallel to `kernel.nests`."""
-    nests = [NestPrinter(kernel, n, nest, s) for n, (nest, s) in enumerate(zip(kernel.nests, schedules, strict=True))]
+    nests = [_printer(kernel, n, nest, s) for n, (nest, s) in enumerate(zip(kernel.nests, schedules, strict=True))]
     lines = [
         *_preamble(kernel),
         *_call_struct(kernel),
@@ -33,6 +34,11 @@ def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
         *_table(kernel),
     ]
     return Source(kernel.name, "\n".join(lines) + "\n")
+
+
+def _printer(kernel: Kernel, number: int, nest: Nest, schedule: Schedule) -> NestPrinter:
+    kind = DownPrinter if schedule.driver is Driver.DOWN else NestPrinter
+    return kind(kernel, number, nest, schedule)
 
 
 # -- the frame of the file --------------------------------------------------------------------------------------
@@ -102,7 +108,7 @@ def _run(kernel: Kernel, nests: list[NestPrinter]) -> list[str]:
         elif b.place is Place.OUTPUT:
             lines.append(f"  call.{b.name} = static_cast<{type_}*>(outputs[{b.index}]);")
     shared = [(b, f"{dim(b.size, 'call.')} * {b.dtype.size}") for b in kernel.scratch]
-    splits = [n for n in nests if n.may_split]
+    splits = [n for n in nests if n.needs_memory]
     if shared or splits:
         lines.append("  i64 bytes = 0;")
         for b, size in shared:

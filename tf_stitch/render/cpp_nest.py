@@ -28,6 +28,11 @@ class NestPrinter:
     def may_split(self) -> bool:
         return self.schedule.driver is Driver.ROWS_OR_SPLIT
 
+    @property
+    def needs_memory(self) -> bool:
+        """Whether `reserve` has anything to say."""
+        return self.may_split
+
     def functions(self) -> list[str]:
         lines: list[str] = []
         if self.nest.reductions:
