@@ -152,15 +152,17 @@ class Nest:
 
 
 def runs_down(outer: Sequence[Dim], accesses: Iterable[Access]) -> bool:
-    """Whether what is reduced lies in columns: neighbours in memory are neighbours along the last outer axis."""
+    """Whether what is reduced lies in columns: neighbours in memory are neighbours along the last outer axis.
+
+    Only what varies along both axes has a say: a row's or a column's value is read once for many either way.
+    """
     if not outer or outer[-1].is_one:
         return False
     balance = 0
     for access in accesses:
-        if access.strides[-1] == ONE:
-            balance -= 1
-        elif access.strides[-1] != _ZERO and access.strides[len(outer) - 1] == ONE:
-            balance += 1
+        across, along = access.strides[len(outer) - 1], access.strides[-1]
+        if _ZERO not in (across, along):
+            balance += (across == ONE) - (along == ONE)
     return balance > 0
 
 

@@ -37,7 +37,7 @@ from tf_stitch.render.c_family import dim, register
 from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.render.cpp_statements import Scope, accumulator_type
 
-_FEWEST_ROWS, _MOST_ROWS = 16, 256  # in a block: a lane of f32 adds up that many, f64 the rest
+_FEWEST_ROWS, _MOST_ROWS = 16, 128  # in a block: a lane of f32 adds up that many, f64 the rest
 _COLUMNS = 1024  # in a block
 
 
@@ -79,7 +79,7 @@ class DownPrinter(NestPrinter):
         return [
             f"struct Down{self.number} {{",
             "  const Call* call;",
-            "  i64 columns, length, rows_of_block, blocks, column_blocks, part_bytes;",
+            "  i64 columns, length, rows_of_block, blocks, column_blocks, part_columns, part_bytes;",
             "  char* parts;",
             *fields,
             "};",
@@ -143,13 +143,13 @@ class DownPrinter(NestPrinter):
         offset = 0
         for index, r in self._of_sweep(sweep):
             type_ = self._part_type(r)
-            lines.append(f"auto* part{index} = reinterpret_cast<{type_}*>(parts + {offset});")
-            offset += _COLUMNS * r.dtype.size
+            lines.append(f"auto* part{index} = reinterpret_cast<{type_}*>(parts + down.part_columns * {offset});")
+            offset += r.dtype.size
         return lines
 
-    def _part_bytes(self) -> int:
-        sweeps = range(len(self.nest.sweeps))
-        return max(sum(_COLUMNS * r.dtype.size for _, r in self._of_sweep(s)) for s in sweeps)
+    def _part_size(self) -> int:
+        """Bytes for one column, of the sweep that needs most."""
+        return max(sum(r.dtype.size for _, r in self._of_sweep(s)) for s in range(len(self.nest.sweeps)))
 
     def _add(self, number: int) -> list[str]:
         """Adds the parts of some blocks to the totals, in order."""
@@ -271,7 +271,8 @@ class DownPrinter(NestPrinter):
             f"  down_{n}.rows_of_block = rows_of_block<{_FEWEST_ROWS}, {_MOST_ROWS}>"
             f"(down_{n}.columns < {_COLUMNS} ? down_{n}.columns : {_COLUMNS}, {per_row});",
             f"  down_{n}.blocks = blocks_of(down_{n}.length, down_{n}.rows_of_block);",
-            f"  down_{n}.part_bytes = {self._part_bytes()};",
+            f"  down_{n}.part_columns = down_{n}.columns < {_COLUMNS} ? (down_{n}.columns + 63) / 64 * 64 : {_COLUMNS};",
+            f"  down_{n}.part_bytes = down_{n}.part_columns * {self._part_size()};",
             f"  const i64 columns_{n} = {self._rows()} * down_{n}.column_blocks;",
             f"  const bool split_{n} = host->threads > 1 && columns_{n} < 2 * host->threads && down_{n}.blocks > 1;",
             f"  const i64 parts_{n}_offset = bytes;",

@@ -1,0 +1,150 @@
+"""Reductions down columns: every width, length and dtype, and the same bits however the work is shared out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lower.building import Lowered, compiled, lowered
+from tests.lower.comparison import assert_near, same_bits
+from tests.lower.compiled import Compiled, Host
+from tf_stitch.ir.body import Body, BodyBuilder
+from tf_stitch.ir.types import DType, TensorType, shape_of
+from tf_stitch.lower import interp
+from tf_stitch.lower.cpu import Driver
+from tf_stitch.ops import FUNCTIONS, REDUCERS
+from tf_stitch.runtime.reference import evaluate
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Kernels = dict[str, tuple[Lowered, Compiled]]
+
+FLOATS = (DType.F32, DType.F64, DType.F16, DType.BF16)
+
+
+def builder() -> BodyBuilder:
+    return BodyBuilder(FUNCTIONS, REDUCERS)
+
+
+def column_sums(dtype: DType) -> Body:
+    b = builder()
+    x = b.input(TensorType(dtype, shape_of("N", "C")))
+    return b.finish([b.reduce("sum", b.widen(x), [0])])
+
+
+def normalised() -> Body:
+    """Batch normalisation in training: two reductions, the second of what the first has given, and all elements."""
+    b = builder()
+    x = b.input(TensorType(DType.F32, shape_of("N", "C")))
+    scale = b.input(TensorType(DType.F32, shape_of("C")))
+    count = b.extent(b.shape(x)[0], DType.F32)
+    mean = b.apply("div", b.reduce("sum", x, [0], keep_dims=True), count)
+    centred = b.apply("sub", x, mean)
+    variance = b.apply("div", b.reduce("sum", b.apply("square", centred), [0], keep_dims=True), count)
+    root = b.apply("rsqrt", b.apply("add", variance, b.constant(1e-3, DType.F32)))
+    return b.finish([b.apply("mul", b.apply("mul", centred, root), scale), mean, variance])
+
+
+def middle() -> Body:
+    """A softmax over the middle axis."""
+    b = builder()
+    x = b.input(TensorType(DType.F32, shape_of("B", "N", "C")))
+    e = b.apply("exp", b.apply("sub", x, b.reduce("max", x, [1], keep_dims=True)))
+    return b.finish([b.apply("div", e, b.reduce("sum", e, [1], keep_dims=True))])
+
+
+def all_reducers(dtype: DType) -> Body:
+    b = builder()
+    x = b.input(TensorType(dtype, shape_of("N", "C")))
+    low, high = b.reduce("min", x, [0], keep_dims=True), b.reduce("max", x, [0])
+    above = b.reduce("all", b.apply("greater_equal", x, low), [0])
+    return b.finish([low, high, b.reduce("sum", x, [0]), above, b.reduce("any", b.apply("greater", x, low), [0])])
+
+
+BODIES = {
+    **{f"sums_{dtype.value}": column_sums(dtype) for dtype in (*FLOATS, DType.I32, DType.I64)},
+    "normalised": normalised(),
+    "middle": middle(),
+    **{f"all_{dtype.value}": all_reducers(dtype) for dtype in (DType.F32, DType.I32)},
+}
+SIZES = [
+    {"N": n, "C": c, "B": 2}
+    for n, c in (
+        (0, 5), (1, 1), (5, 0), (1, 64), (15, 3), (17, 15), (255, 16), (257, 17), (600, 33), (4097, 64), (40, 1023),
+        (33, 1025), (70, 2100),
+    )
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Kernels:
+    made = [lowered(body, name) for name, body in BODIES.items()]
+    return dict(zip(BODIES, zip(made, compiled(made), strict=True), strict=True))
+
+
+def inputs_of(body: Body, sizes: dict[str, int]) -> list[Array | None]:
+    random = np.random.default_rng(0)
+    found: list[Array | None] = []
+    for type_ in body.inputs:
+        assert type_ is not None
+        values = random.standard_normal([d.evaluate(sizes) for d in type_.dims]) * 3
+        found.append(values.astype(type_.dtype.numpy))
+    return found
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_columns_of_any_width_and_length(name: str, kernels: Kernels) -> None:
+    made, kernel = kernels[name]
+    assert Driver.DOWN in [s.driver for s in made.schedules]
+    for sizes in SIZES:
+        inputs = inputs_of(BODIES[name], sizes)
+        wanted = evaluate(BODIES[name], inputs, sizes)
+        for found in (kernel(inputs), interp.run(made.kernel, inputs)):
+            for mine, theirs in zip(found, wanted, strict=True):
+                assert_near(mine, theirs, ulps=64, what=f"{name} {sizes}", least=1.0)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_bits_do_not_depend_on_who_computes_them(name: str, kernels: Kernels) -> None:
+    """WHOLE and SPLIT, all threads, all orders, and into the inputs' buffers where they may be taken."""
+    _, kernel = kernels[name]
+    for sizes in SIZES:
+        inputs = inputs_of(BODIES[name], sizes)
+        alone = kernel(inputs)
+        for host in (
+            Host(threads=2, order="forward"),
+            Host(threads=8, order="reversed"),
+            Host(threads=8, pool=4, order="strided"),
+        ):
+            for forward in (False, True):
+                for mine, theirs in zip(kernel(inputs, host, forward=forward), alone, strict=True):
+                    assert same_bits(mine, theirs), f"{name} {sizes} {host.threads} threads"
+
+
+def test_few_columns_are_split_into_blocks_of_rows(kernels: Kernels) -> None:
+    made, kernel = kernels["normalised"]
+    inputs = inputs_of(BODIES["normalised"], {"N": 1000, "C": 48})
+    whole, split = Host(threads=1, order="forward"), Host(threads=4, order="forward")
+    kernel(inputs, whole)
+    kernel(inputs, split)
+    assert whole.loops == [1]
+    assert split.loops == [8, 8, 8]  # blocks of 128 rows: two sums and the elements
+    assert len(made.kernel.nests) == 1
+
+
+def test_a_column_of_many_terms_loses_nothing(kernels: Kernels) -> None:
+    _, kernel = kernels["sums_f32"]
+    x = np.full((1_000_000, 3), np.float32(0.1))
+    exact = np.sum(x.astype(np.float64), axis=0)
+    (found,) = kernel([x])
+    assert np.max(np.abs(found - exact)) <= 2e-6 * exact[0]
+
+
+def test_a_value_of_each_row_does_not_turn_columns_into_rows() -> None:
+    """The gradient of a scale: sums over rows of what each row's own mean is taken from."""
+    b = builder()
+    x = b.input(TensorType(DType.F32, shape_of("N", "C")))
+    means = b.input(TensorType(DType.F32, shape_of("N", 1)))
+    made = lowered(b.finish([b.reduce("sum", b.apply("mul", x, b.apply("sub", x, means)), [0])]))
+    assert [s.driver for s in made.schedules] == [Driver.DOWN]
