@@ -62,10 +62,28 @@ def all_reducers(dtype: DType) -> Body:
     return b.finish([low, high, b.reduce("sum", x, [0]), above, b.reduce("any", b.apply("greater", x, low), [0])])
 
 
+def layer_gradient(length: int | str) -> Body:
+    """Of a layer norm without its offset: dx goes by rows, and what is summed over rows needs each row's statistics."""
+    b = builder()
+    x = b.input(TensorType(DType.F32, shape_of("N", length)))
+    dy = b.input(TensorType(DType.F32, shape_of("N", length)))
+    count = b.extent(b.shape(x)[1], DType.F32)
+    mean = b.apply("div", b.reduce("sum", x, [1], keep_dims=True), count)
+    centred = b.apply("sub", x, mean)
+    variance = b.apply("div", b.reduce("sum", b.apply("square", centred), [1], keep_dims=True), count)
+    root = b.apply("rsqrt", b.apply("add", variance, b.constant(1e-3, DType.F32)))
+    dot = b.apply("div", b.reduce("sum", b.apply("mul", dy, centred), [1], keep_dims=True), count)
+    dx = b.apply("mul", b.apply("sub", dy, b.apply("mul", centred, dot)), root)
+    scale_gradient = b.reduce("sum", b.apply("mul", dy, b.apply("mul", centred, root)), [0])
+    return b.finish([dx, scale_gradient, b.reduce("sum", dy, [0])])
+
+
 BODIES = {
     **{f"sums_{dtype.value}": column_sums(dtype) for dtype in (*FLOATS, DType.I32, DType.I64)},
     "normalised": normalised(),
     "middle": middle(),
+    "layer_gradient": layer_gradient("C"),
+    "layer_gradient_48": layer_gradient(48),
     **{f"all_{dtype.value}": all_reducers(dtype) for dtype in (DType.F32, DType.I32)},
 }
 SIZES = [
@@ -148,3 +166,30 @@ def test_a_value_of_each_row_does_not_turn_columns_into_rows() -> None:
     means = b.input(TensorType(DType.F32, shape_of("N", 1)))
     made = lowered(b.finish([b.reduce("sum", b.apply("mul", x, b.apply("sub", x, means)), [0])]))
     assert [s.driver for s in made.schedules] == [Driver.DOWN]
+
+
+def test_columns_follow_the_rows_that_are_still_in_the_cache(kernels: Kernels) -> None:
+    made, kernel = kernels["layer_gradient_48"]
+    assert [(s.driver, s.joined) for s in made.schedules] == [(Driver.ROWS, False), (Driver.DOWN, True)]
+    host = Host(threads=4, order="forward")
+    kernel(inputs_of(BODIES["layer_gradient_48"], {"N": 1000}), host)
+    assert host.loops == [8]  # blocks of 128 rows, and no other loop
+
+
+def test_rows_that_may_be_split_are_joined_unless_they_are(kernels: Kernels) -> None:
+    made, kernel = kernels["layer_gradient"]
+    assert [(s.driver, s.joined) for s in made.schedules] == [(Driver.ROWS_OR_SPLIT, False), (Driver.DOWN, True)]
+    many, few = Host(threads=4, order="forward"), Host(threads=4, order="forward")
+    kernel(inputs_of(BODIES["layer_gradient"], {"N": 1000, "C": 48}), many)
+    kernel(inputs_of(BODIES["layer_gradient"], {"N": 2, "C": 20_000}), few)
+    assert len(many.loops) == 1
+    assert len(few.loops) == 1 + len(made.kernel.nests[0].sweeps)
+
+
+def test_columns_that_need_all_rows_first_are_not_joined() -> None:
+    """The statistics are of the columns: the second sweep would come too early."""
+    b = builder()
+    x = b.input(TensorType(DType.F32, shape_of("N", 64)))
+    largest = b.reduce("max", b.reduce("max", x, [1], keep_dims=True), [0], keep_dims=True)
+    made = lowered(b.finish([b.reduce("sum", b.apply("sub", x, largest), [0])]))
+    assert not [s for s in made.schedules if s.joined]

@@ -26,6 +26,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, DType
+from tf_stitch.lower.joining import joined
 from tf_stitch.lower.kernel import (
     Access,
     Buffer,
@@ -73,6 +74,7 @@ class Schedule:
     body: "both" loops, the "wide" one alone (the row is a multiple of it) or the "narrow" one alone.
     block: elements of the vector axis in one block; for COLUMNS, rows in one task's unit.
     one_block: no row is longer than a block, so there is no loop over blocks.
+    joined: DOWN, its first sweep taking each block of rows as soon as the nest before is done with it.
     """
 
     driver: Driver
@@ -81,12 +83,16 @@ class Schedule:
     body: str
     block: int
     one_block: bool = False
+    joined: bool = False
 
 
 def schedule(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Schedule, ...]]:
     """The kernel with its short rows packed, and a schedule for each of its nests."""
     kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
-    return kernel, tuple(_schedule(nest, kernel, target) for nest in kernel.nests)
+    schedules = [_schedule(nest, kernel, target) for nest in kernel.nests]
+    rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
+    together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
+    return kernel, tuple(replace(s, joined=n in together) for n, s in enumerate(schedules))
 
 
 def row_invariant(nest: Nest) -> frozenset[str]:

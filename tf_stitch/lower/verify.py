@@ -7,7 +7,8 @@
   - every element of an output and of scratch is stored once, and read by later nests only;
   - a tile is filled in one sweep and read in later ones, each element where it was stored;
   - an output may take an input's buffer where nothing still reads the element that is overwritten;
-  - blocks are whole numbers of vectors, and of what is repeated.
+  - blocks are whole numbers of vectors, and of what is repeated;
+  - a nest that is joined with the one before reads, of what that stores, the row that it is at.
 
 What depends on dims is checked for some values of the symbols, at all coordinates.
 """
@@ -64,7 +65,11 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
         if any(b.small.evaluate(symbols) > b.large.evaluate(symbols) for b in kernel.bounds):
             continue
         with naming(f"with {symbols}" if symbols else "without symbols"):
-            _Sample(kernel, symbols).verify()
+            sample = _Sample(kernel, symbols)
+            sample.verify()
+            for number, schedule in enumerate(schedules):
+                if schedule.joined:
+                    sample.verify_joined(number)
 
 
 # -- names, reductions, tiles --------------------------------------------------------------------------------
@@ -262,6 +267,7 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
     whole = schedule.body != "wide" or extent.coefficient % lanes == 0
     check(whole, f"{schedule}: a row without a tail is a number of vectors")
     in_rows = schedule.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT)
+    check(down or not schedule.joined, f"{schedule}: only columns join rows")
     check(not down or not nest.tiles, f"{schedule}: down columns there are no tiles")
     check((in_rows or down) == bool(nest.reductions), f"{schedule}: what reduces goes by rows")
     one_axis = down or schedule.driver is Driver.ROWS or len(nest.inner) == 1
@@ -372,6 +378,25 @@ class _Sample:
             check(position <= sweep, f"{where}: {load.name} is read by a later sweep")
             in_place = np.array_equal(read, overwritten)
             check(position < sweep or in_place, f"{where}: {load.name} is read elsewhere in the same sweep")
+
+    def verify_joined(self, number: int) -> None:
+        """The first sweep of nest `number` takes a row as soon as the nest before is done with it."""
+        rows, down = self.kernel.nests[number - 1], self.kernel.nests[number]
+        first = (*down.sweeps[0].row, *down.sweeps[0].elements)
+        stores = [s for s in first if isinstance(s, Store)]
+        check(not stores, f"nest {number} is joined: its first sweep stores nothing")
+        check(down.inner == rows.outer, f"nest {number} is joined: it goes down the rows of the nest before")
+        if not 0 < math.prod(self._extents(down)) <= _LARGEST:
+            return
+        stored = {s.access.buffer: s.access for s in statements(rows) if isinstance(s, Store)}
+        for s in first:
+            if isinstance(s, Load) and s.access.buffer in stored:
+                written = self._offsets(rows, stored[s.access.buffer])
+                row_of = np.full(s.access.buffer.size.evaluate(self.symbols), -1, np.int64)
+                row_of[written] = np.arange(len(written))[:, None]
+                read: Array = row_of[self._offsets(down, s.access)]
+                own = np.array_equal(read, np.broadcast_to(np.arange(read.shape[1], dtype=np.int64), read.shape))
+                check(own, f"{s}: nest {number} is joined: it reads its own row")
 
     def _store_of(self, output: int) -> tuple[int, int, Store]:
         """The store of an output, with the numbers of its nest and sweep."""

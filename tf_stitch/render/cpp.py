@@ -24,30 +24,36 @@ from tf_stitch.toolchain.artifact import Source
 
 def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
     """The C++ source of a kernel; `schedules` runs parallel to `kernel.nests`."""
-    nests = [_printer(kernel, n, nest, s) for n, (nest, s) in enumerate(zip(kernel.nests, schedules, strict=True))]
+    nests = _printers(kernel, schedules)
     lines = [
-        *_preamble(kernel),
+        *_preamble(kernel, any(s.driver is Driver.DOWN for s in schedules)),
         *_call_struct(kernel),
         *(line for nest in nests for line in nest.functions()),
-        *_run(kernel, nests),
+        *_run(kernel, nests, schedules),
         *_shape(kernel),
         *_table(kernel),
     ]
     return Source(kernel.name, "\n".join(lines) + "\n")
 
 
-def _printer(kernel: Kernel, number: int, nest: Nest, schedule: Schedule) -> NestPrinter:
-    kind = DownPrinter if schedule.driver is Driver.DOWN else NestPrinter
-    return kind(kernel, number, nest, schedule)
+def _printers(kernel: Kernel, schedules: Sequence[Schedule]) -> list[NestPrinter]:
+    printers: list[NestPrinter] = []
+    for number, (nest, schedule) in enumerate(zip(kernel.nests, schedules, strict=True)):
+        if schedule.driver is Driver.DOWN:
+            before = printers[-1] if schedule.joined else None
+            printers.append(DownPrinter(kernel, number, nest, schedule, before))
+        else:
+            printers.append(NestPrinter(kernel, number, nest, schedule))
+    return printers
 
 
 # -- the frame of the file --------------------------------------------------------------------------------------
 
 
-def _preamble(kernel: Kernel) -> list[str]:
+def _preamble(kernel: Kernel, down: bool) -> list[str]:
     statements = [s for nest in kernel.nests for part in (*nest.sweeps,) for s in (*part.row, *part.elements)]
     statements += [s for nest in kernel.nests for s in nest.finish]
-    includes = ["core.h", "loop.h", *headers(statements)]
+    includes = ["core.h", "loop.h", *(["down.h"] if down else []), *headers(statements)]
     return [
         f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
         *(f'#include "prelude/cpu/{name}"' for name in includes),
@@ -94,7 +100,7 @@ def _call_struct(kernel: Kernel) -> list[str]:
     ]
 
 
-def _run(kernel: Kernel, nests: list[NestPrinter]) -> list[str]:
+def _run(kernel: Kernel, nests: Sequence[NestPrinter], schedules: Sequence[Schedule]) -> list[str]:
     lines = [
         "void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {",
         "  Call call = {};",
@@ -120,8 +126,9 @@ def _run(kernel: Kernel, nests: list[NestPrinter]) -> list[str]:
         for b, _ in shared:
             type_ = STORAGE[b.dtype]
             lines.append(f"  call.{b.name} = reinterpret_cast<{type_}*>(shared + {b.name}_offset);")
-    for nest in nests:
-        lines += nest.launch()
+    for nest, schedule in zip(nests, [*schedules[1:], None], strict=True):
+        if schedule is None or not schedule.joined:  # else the next launches both
+            lines += nest.launch()
     return [*lines, "}", ""]
 
 

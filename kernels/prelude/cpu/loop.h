@@ -58,16 +58,6 @@ STITCH_INLINE void for_blocks(i64 length, Body body) {
   for (i64 begin = 0; begin < length; begin += B) body(begin, begin + B < length ? begin + B : length);
 }
 
-// Rows of a block of `columns` columns that reductions go down, each row `depth` deep: some 32,768 elements in all.
-template <int Fewest, int Most>
-STITCH_INLINE i64 rows_of_block(i64 columns, i64 depth) {
-  const i64 rows = 32768 / (columns * depth < 1 ? 1 : columns * depth);
-  return rows < Fewest ? Fewest : rows > Most ? Most : rows;
-}
-
-// One at least, in which the sums of no rows begin.
-STITCH_INLINE i64 blocks_of(i64 length, i64 block) { return length <= block ? 1 : (length + block - 1) / block; }
-
 // Calls `body(width, n, count)` for steps that cover [begin, end): wide steps first, then narrow ones, the last of
 // which may have fewer than its lanes.
 template <int L, int W, class Body>

@@ -1,0 +1,47 @@
+// How reductions down columns are cut up: into blocks of rows by blocks of columns.
+#pragma once
+#include "types.h"
+
+namespace stitch {
+
+constexpr i64 kBlockColumns = 1024;
+constexpr i64 kBlockElements = 32768;           // half of them may be in L1, all in L2
+constexpr i64 kFewestRows = 16, kMostRows = 128;  // a lane of f32 adds up that many, f64 the rest
+
+struct Range {
+  i64 begin, end;
+};
+
+STITCH_INLINE Range block_range(i64 block, i64 size, i64 length) {
+  const i64 begin = block * size;
+  return {begin, begin + size < length ? begin + size : length};
+}
+
+// Follows from the shape alone, so the same partial results are added up on any number of threads.
+struct Columns {
+  i64 rows;  // how often there are such columns: all outer axes but the last
+  i64 columns, length, rows_of_block, blocks, column_blocks;
+  i64 part_columns, part_bytes;  // one unit's partial results
+  char* parts;
+
+  STITCH_MEMBER i64 units() const { return rows * column_blocks; }
+  STITCH_MEMBER Range columns_of(i64 unit) const { return block_range(unit % column_blocks, kBlockColumns, columns); }
+  STITCH_MEMBER Range rows_of(i64 block) const { return block_range(block, rows_of_block, length); }
+  STITCH_MEMBER char* parts_of(i64 unit) const { return parts + unit * blocks * part_bytes; }
+};
+
+// columns: neighbours in memory; length: of what is reduced, `depth` elements deep; part_size: bytes a column.
+STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth, i64 part_size) {
+  const i64 wide = columns < kBlockColumns ? columns : kBlockColumns;
+  const i64 fitting = kBlockElements / (wide * depth < 1 ? 1 : wide * depth);
+  c.rows = rows;
+  c.columns = columns;
+  c.length = length;
+  c.rows_of_block = fitting < kFewestRows ? kFewestRows : fitting > kMostRows ? kMostRows : fitting;
+  c.blocks = length <= c.rows_of_block ? 1 : (length + c.rows_of_block - 1) / c.rows_of_block;  // of no rows, too
+  c.column_blocks = (columns + kBlockColumns - 1) / kBlockColumns;
+  c.part_columns = (wide + 63) / 64 * 64;
+  c.part_bytes = c.part_columns * part_size;
+}
+
+}  // namespace stitch
