@@ -9,6 +9,10 @@
 #include <memory>
 #include <mutex>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include "xla/tsl/platform/threadpool.h"
 #include "tsl/platform/denormal.h"
 
@@ -85,6 +89,11 @@ class ScopedDenormalState {
   tsl::port::ScopedRestoreFlushDenormalState restore_;  // constructed, thus saved, before the body above
 };
 
+// ---- Huge pages -------------------------------------------------------------------------------------------
+
+constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+constexpr size_t kManyBytes = size_t{4} << 20;  // below, the C library keeps what was freed
+
 // ---- Scratch ----------------------------------------------------------------------------------------------
 
 constexpr int kScratchSlots = 2;
@@ -121,6 +130,7 @@ class Arena {
       abort();  // a kernel has no way to fail half-way, as TensorFlow's CHECKs have none
     }
     size_ = size;
+    WriteInHugePages(data_, static_cast<size_t>(size));
   }
 
   void* data_ = nullptr;
@@ -132,6 +142,16 @@ thread_local Arena arenas[kScratchSlots];
 void* Scratch(int slot, long long bytes) { return arenas[slot].AtLeast(bytes); }
 
 }  // namespace
+
+void WriteInHugePages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  if (bytes < kManyBytes) return;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kHugePage - 1) & ~(kHugePage - 1);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(kHugePage - 1);
+  // It may fail, where there are no huge pages: then small ones it is.
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
 
 CpuHost::CpuHost(tsl::thread::ThreadPool* pool, int threads)
     : pool_(pool), host_{this, std::max(threads, 1), &CpuHost::ParallelFor, &Scratch} {}

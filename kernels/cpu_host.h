@@ -3,6 +3,8 @@
 #ifndef TF_STITCH_KERNELS_CPU_HOST_H_
 #define TF_STITCH_KERNELS_CPU_HOST_H_
 
+#include <cstddef>
+
 #include "abi.h"
 
 namespace tsl::thread {
@@ -10,6 +12,10 @@ class ThreadPool;
 }
 
 namespace tf_stitch {
+
+// Asks for huge pages where `bytes` at `data` are many and about to be written. The C library maps a large tensor
+// afresh each time, and to be given it in pages of 4 KiB, each on its first touch, takes longer than to compute it.
+void WriteInHugePages(void* data, size_t bytes);
 
 // The services for one call. Must outlive the call; `host()` points into it.
 class CpuHost {

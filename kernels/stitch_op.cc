@@ -1,6 +1,7 @@
 // StitchOp: one op in place of a cluster of memory-intensive ops. It runs the kernel that its key names, or,
 // where there is none for this call, the cluster itself, which it keeps as its `fallback` function.
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -189,6 +190,9 @@ struct Call {
           context->forward_input_or_allocate_output(kernel.forward_candidates[i], i, shape, &output));
       outputs.push_back(output->data());
       if (output->NumElements() > 0) *all_empty = false;
+      const bool is_fresh = std::none_of(inputs.begin(), inputs.end(),
+                                         [output](const StitchTensor& input) { return input.data == output->data(); });
+      if (is_fresh) WriteInHugePages(output->data(), output->TotalBytes());
     }
     return absl::OkStatus();
   }
