@@ -5,20 +5,14 @@
 using namespace stitch;
 namespace {
 
-struct Call {
+struct Call0 {
   const f32* fusedbatchnormv3_in;
   const f32* fusedbatchnormv3_in_2;
-  const f32* fusedbatchnormv3_in_3;
-  const f32* fusedbatchnormv3_in_4;
-  const f32* fusedbatchnormv3_in_5;
-  f32* mul_out;
   f32* fusedbatchnormv3_scratch;
-  i64 d0;
-  i64 d1;
   const StitchHost* host;
 };
 
-STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
+STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
   const f32* fusedbatchnormv3_in_at = call.fusedbatchnormv3_in;
   const f32* fusedbatchnormv3_in_2_at = call.fusedbatchnormv3_in_2;
   f32* fusedbatchnormv3_scratch_at = call.fusedbatchnormv3_scratch;
@@ -35,7 +29,7 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
-  const Call call = *static_cast<const Call*>(task);
+  const Call0 call = *static_cast<const Call0*>(task);
   const i64 length = 24, blocks = (length + 4095) / 4096;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = blocks == 1 ? unit : unit / blocks;
@@ -45,7 +39,25 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-STITCH_INLINE void sweep_1_0(const Call& call, i64 begin_row, i64 end_row) {
+void launch_0(Call0& call) {
+  const StitchHost* host = call.host;
+  const i64 length = 24, blocks = (length + 4095) / 4096;
+  const i64 unit = length < 4096 ? length : 4096;
+  host->parallel_for(host->context, 1 * blocks, i64(0.44 * f64(unit)) + 2, blocks_0, &call);
+}
+
+struct Call1 {
+  f32* fusedbatchnormv3_scratch;
+  const f32* fusedbatchnormv3_in_3;
+  const f32* fusedbatchnormv3_in_4;
+  const f32* fusedbatchnormv3_in_5;
+  f32* mul_out;
+  i64 d0;
+  i64 d1;
+  const StitchHost* host;
+};
+
+STITCH_INLINE void sweep_1_0(const Call1& call, i64 begin_row, i64 end_row) {
   f32* fusedbatchnormv3_scratch_at = call.fusedbatchnormv3_scratch;
   const f32* fusedbatchnormv3_in_4_at = call.fusedbatchnormv3_in_4;
   const f32* fusedbatchnormv3_in_5_at = call.fusedbatchnormv3_in_5;
@@ -71,7 +83,7 @@ STITCH_INLINE void sweep_1_0(const Call& call, i64 begin_row, i64 end_row) {
 }
 
 void blocks_1(void* task, i64 begin_unit, i64 end_unit) {
-  const Call call = *static_cast<const Call*>(task);
+  const Call1 call = *static_cast<const Call1*>(task);
   const i64 rows = (7 * call.d0 * call.d1);
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 begin = unit * 170, end = begin + 170 < rows ? begin + 170 : rows;
@@ -79,29 +91,24 @@ void blocks_1(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
+void launch_1(Call1& call) {
+  const StitchHost* host = call.host;
+  host->parallel_for(host->context, ((7 * call.d0 * call.d1) + 169) / 170, 1430, blocks_1, &call);
+}
+
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
-  Call call = {};
-  call.host = host;
-  call.d0 = symbols[0];
-  call.d1 = symbols[1];
-  call.fusedbatchnormv3_in = static_cast<const f32*>(inputs[0].data);
-  call.fusedbatchnormv3_in_2 = static_cast<const f32*>(inputs[1].data);
-  call.fusedbatchnormv3_in_3 = static_cast<const f32*>(inputs[2].data);
-  call.fusedbatchnormv3_in_4 = static_cast<const f32*>(inputs[3].data);
-  call.fusedbatchnormv3_in_5 = static_cast<const f32*>(inputs[4].data);
-  call.mul_out = static_cast<f32*>(outputs[0]);
+  [[maybe_unused]] const i64 d0 = symbols[0];
+  [[maybe_unused]] const i64 d1 = symbols[1];
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), nullptr, host};
+  Call1 call_1 = {nullptr, static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<const f32*>(inputs[4].data), static_cast<f32*>(outputs[0]), d0, d1, host};
   i64 bytes = 0;
   const i64 fusedbatchnormv3_scratch_offset = bytes;
   bytes += (24 * 4 + 63) / 64 * 64;
-  char* shared = nullptr;
-  if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));
-  call.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
-  {
-    const i64 length = 24, blocks = (length + 4095) / 4096;
-    const i64 unit = length < 4096 ? length : 4096;
-    host->parallel_for(host->context, 1 * blocks, i64(0.44 * f64(unit)) + 2, blocks_0, &call);
-  }
-  host->parallel_for(host->context, ((7 * call.d0 * call.d1) + 169) / 170, 1430, blocks_1, &call);
+  char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;
+  call_0.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
+  call_1.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
+  launch_0(call_0);
+  launch_1(call_1);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

@@ -6,7 +6,7 @@
 using namespace stitch;
 namespace {
 
-struct Call {
+struct Call0 {
   const f32* biasadd_in;
   const f32* biasadd_in_2;
   f32* mul_out;
@@ -15,7 +15,7 @@ struct Call {
   const StitchHost* host;
 };
 
-STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
+STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
   const f32* biasadd_in_at = call.biasadd_in + row * call.d1;
   const f32* biasadd_in_2_at = call.biasadd_in_2;
   f32* mul_out_at = call.mul_out + row * call.d1;
@@ -37,7 +37,7 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
-  const Call call = *static_cast<const Call*>(task);
+  const Call0 call = *static_cast<const Call0*>(task);
   const i64 length = call.d1, blocks = (length + 4095) / 4096;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = blocks == 1 ? unit : unit / blocks;
@@ -47,19 +47,18 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
+void launch_0(Call0& call) {
+  const StitchHost* host = call.host;
+  const i64 length = call.d1, blocks = (length + 4095) / 4096;
+  const i64 unit = length < 4096 ? length : 4096;
+  host->parallel_for(host->context, call.d0 * blocks, i64(0.73 * f64(unit)) + 2, blocks_0, &call);
+}
+
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
-  Call call = {};
-  call.host = host;
-  call.d0 = symbols[0];
-  call.d1 = symbols[1];
-  call.biasadd_in = static_cast<const f32*>(inputs[0].data);
-  call.biasadd_in_2 = static_cast<const f32*>(inputs[1].data);
-  call.mul_out = static_cast<f32*>(outputs[0]);
-  {
-    const i64 length = call.d1, blocks = (length + 4095) / 4096;
-    const i64 unit = length < 4096 ? length : 4096;
-    host->parallel_for(host->context, call.d0 * blocks, i64(0.73 * f64(unit)) + 2, blocks_0, &call);
-  }
+  [[maybe_unused]] const i64 d0 = symbols[0];
+  [[maybe_unused]] const i64 d1 = symbols[1];
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, d1, host};
+  launch_0(call_0);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

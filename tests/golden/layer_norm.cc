@@ -5,7 +5,7 @@
 using namespace stitch;
 namespace {
 
-struct Call {
+struct Call0 {
   const f32* add_in;
   const f32* add_in_2;
   const f32* mul_in;
@@ -21,7 +21,7 @@ struct Row0 {
   Pack<f64, 1> mean_4 = splat<f64, 1>(0.0);
 };
 
-STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
+STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
   const f32* add_in_at = call.add_in + row * call.d1;
   const f32* add_in_2_at = call.add_in_2 + row * call.d1;
   f32* add_2_tile_at = add_2_tile;
@@ -37,7 +37,7 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
   state.mean = Sum::of(state.mean, convert<f64>(partial0.result()));
 }
 
-STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
+STITCH_INLINE void sweep_0_1(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
   f32* add_2_tile_at = add_2_tile;
   const auto mean = convert<f32>(state.mean);
   const auto mean_2 = splat<f32, 1>(f32(call.d1));
@@ -53,7 +53,7 @@ STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 beg
   state.mean_4 = Sum::of(state.mean_4, convert<f64>(partial1.result()));
 }
 
-STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
+STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* add_2_tile, Row0& state) {
   f32* add_2_tile_at = add_2_tile;
   const f32* mul_in_at = call.mul_in;
   const f32* add_in_3_at = call.add_in_3;
@@ -80,7 +80,7 @@ STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void rows_0(void* task, i64 begin_row, i64 end_row) {
-  const Call call = *static_cast<const Call*>(task);
+  const Call0 call = *static_cast<const Call0*>(task);
   char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64));
   f32* add_2_tile = reinterpret_cast<f32*>(tiles + 0);
   for (i64 row = begin_row; row < end_row; ++row) {
@@ -91,10 +91,10 @@ void rows_0(void* task, i64 begin_row, i64 end_row) {
   }
 }
 
-struct Split0_0 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+struct Split0_0 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_0*>(task);
-  const Call call = *split.call;
+  const Call0 call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
@@ -110,10 +110,10 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-struct Split0_1 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+struct Split0_1 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_1*>(task);
-  const Call call = *split.call;
+  const Call0 call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
@@ -129,10 +129,10 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-struct Split0_2 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+struct Split0_2 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_2*>(task);
-  const Call call = *split.call;
+  const Call0 call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
@@ -147,49 +147,55 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
-  Call call = {};
-  call.host = host;
-  call.d0 = symbols[0];
-  call.d1 = symbols[1];
-  call.add_in = static_cast<const f32*>(inputs[0].data);
-  call.add_in_2 = static_cast<const f32*>(inputs[1].data);
-  call.mul_in = static_cast<const f32*>(inputs[2].data);
-  call.add_in_3 = static_cast<const f32*>(inputs[3].data);
-  call.add_out = static_cast<f32*>(outputs[0]);
-  i64 bytes = 0;
-  char* shared = nullptr;
-  const i64 rows_0_count = call.d0, length_0 = call.d1;
-  const i64 blocks_0 = (length_0 + 4095) / 4096;
-  const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
-  const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64;
-  const i64 tiles_0_offset = bytes;
-  if (split_0) bytes += rows_0_count * tile_bytes_0;
-  const i64 state_0_offset = bytes;
-  if (split_0) bytes += (rows_0_count * (1 + blocks_0) * i64(sizeof(Row0)) + 63) / 64 * 64;
-  if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));
-  if (!split_0) {
+bool splits_0(const Call0& call) {
+  const i64 threads = call.host->threads;
+  return threads > 1 && call.d0 < 2 * threads && call.d1 > 4096;
+}
+
+i64 bytes_0(const Call0& call) {
+  if (!splits_0(call)) return 0;
+  const i64 blocks = (call.d1 + 4095) / 4096;
+  const i64 results = ((1 + blocks) * i64(sizeof(Row0)) + 63) / 64 * 64;
+  return call.d0 * (results + (call.d1 * 4 + 63) / 64 * 64);
+}
+
+void launch_0(Call0& call, char* own) {
+  const StitchHost* host = call.host;
+  if (!splits_0(call)) {
     host->parallel_for(host->context, call.d0, i64(0.54 * f64(call.d1)) + 5, rows_0, &call);
-  } else {
-    auto* rows = reinterpret_cast<Row0*>(shared + state_0_offset);
-    auto* parts = rows + rows_0_count;
-    char* tiles = shared + tiles_0_offset;
-    for (i64 row = 0; row < rows_0_count; ++row) rows[row] = Row0{};
-    Split0_0 task_0 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(737), split_0_0, &task_0);
-    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
-      Row0& state = rows[unit / blocks_0];
-      state.mean = Sum::of(state.mean, parts[unit].mean);
-    }
-    Split0_1 task_1 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(737), split_0_1, &task_1);
-    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
-      Row0& state = rows[unit / blocks_0];
-      state.mean_4 = Sum::of(state.mean_4, parts[unit].mean_4);
-    }
-    Split0_2 task_2 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(737), split_0_2, &task_2);
+    return;
   }
+  const i64 count = call.d0, blocks = (call.d1 + 4095) / 4096;
+  auto* rows = reinterpret_cast<Row0*>(own);
+  auto* parts = rows + count;
+  for (i64 row = 0; row < count; ++row) rows[row] = Row0{};
+  char* tiles = own + count * (((1 + blocks) * i64(sizeof(Row0)) + 63) / 64 * 64);
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
+  Split0_0 task_0 = {&call, blocks, rows, parts, tiles};
+  host->parallel_for(host->context, count * blocks, i64(737), split_0_0, &task_0);
+  for (i64 unit = 0; unit < count * blocks; ++unit) {
+    Row0& state = rows[unit / blocks];
+    state.mean = Sum::of(state.mean, parts[unit].mean);
+  }
+  Split0_1 task_1 = {&call, blocks, rows, parts, tiles};
+  host->parallel_for(host->context, count * blocks, i64(737), split_0_1, &task_1);
+  for (i64 unit = 0; unit < count * blocks; ++unit) {
+    Row0& state = rows[unit / blocks];
+    state.mean_4 = Sum::of(state.mean_4, parts[unit].mean_4);
+  }
+  Split0_2 task_2 = {&call, blocks, rows, parts, tiles};
+  host->parallel_for(host->context, count * blocks, i64(737), split_0_2, &task_2);
+}
+
+void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
+  [[maybe_unused]] const i64 d0 = symbols[0];
+  [[maybe_unused]] const i64 d1 = symbols[1];
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<f32*>(outputs[0]), d0, d1, host};
+  i64 bytes = 0;
+  const i64 own_0_offset = bytes;
+  bytes += bytes_0(call_0);
+  char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;
+  launch_0(call_0, shared + own_0_offset);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

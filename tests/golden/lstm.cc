@@ -6,7 +6,7 @@
 using namespace stitch;
 namespace {
 
-struct Call {
+struct Call0 {
   const f32* add_in;
   const f32* add_in_2;
   const f32* mul_in;
@@ -16,7 +16,7 @@ struct Call {
   const StitchHost* host;
 };
 
-STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
+STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end) {
   const f32* add_in_at = call.add_in + row * 132;
   const f32* add_in_2_at = call.add_in_2;
   const f32* add_in_at_ = call.add_in + row * 132 + 33;
@@ -60,7 +60,7 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
 }
 
 void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
-  const Call call = *static_cast<const Call*>(task);
+  const Call0 call = *static_cast<const Call0*>(task);
   const i64 length = 33, blocks = (length + 4095) / 4096;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = blocks == 1 ? unit : unit / blocks;
@@ -70,20 +70,17 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
+void launch_0(Call0& call) {
+  const StitchHost* host = call.host;
+  const i64 length = 33, blocks = (length + 4095) / 4096;
+  const i64 unit = length < 4096 ? length : 4096;
+  host->parallel_for(host->context, call.d0 * blocks, i64(1.98 * f64(unit)) + 2, blocks_0, &call);
+}
+
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
-  Call call = {};
-  call.host = host;
-  call.d0 = symbols[0];
-  call.add_in = static_cast<const f32*>(inputs[0].data);
-  call.add_in_2 = static_cast<const f32*>(inputs[1].data);
-  call.mul_in = static_cast<const f32*>(inputs[2].data);
-  call.add_out = static_cast<f32*>(outputs[0]);
-  call.mul_out = static_cast<f32*>(outputs[1]);
-  {
-    const i64 length = 33, blocks = (length + 4095) / 4096;
-    const i64 unit = length < 4096 ? length : 4096;
-    host->parallel_for(host->context, call.d0 * blocks, i64(1.98 * f64(unit)) + 2, blocks_0, &call);
-  }
+  [[maybe_unused]] const i64 d0 = symbols[0];
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<f32*>(outputs[0]), static_cast<f32*>(outputs[1]), d0, host};
+  launch_0(call_0);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

@@ -6,10 +6,10 @@
 using namespace stitch;
 namespace {
 
-struct Call {
+struct Call0 {
   const f32* mul_in;
-  f32* max_out;
   f32* softmax_out;
+  f32* max_out;
   i64 d0;
   i64 d1;
   const StitchHost* host;
@@ -20,7 +20,7 @@ struct Row0 {
   Pack<f64, 1> softmax_3 = splat<f64, 1>(0.0);
 };
 
-STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* softmax_2_tile, Row0& state) {
+STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* softmax_2_tile, Row0& state) {
   const f32* mul_in_at = call.mul_in + row * call.d1;
   const auto mul = splat<f32, 1>(2.0f);
   auto partial0 = accumulator<Largest, 16, 8>(splat<f32, 1>(-__builtin_inff()));
@@ -33,7 +33,7 @@ STITCH_INLINE void sweep_0_0(const Call& call, [[maybe_unused]] i64 row, i64 beg
   state.max_2 = Largest::of(state.max_2, partial0.result());
 }
 
-STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* softmax_2_tile, Row0& state) {
+STITCH_INLINE void sweep_0_1(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* softmax_2_tile, Row0& state) {
   const f32* mul_in_at = call.mul_in + row * call.d1;
   f32* softmax_2_tile_at = softmax_2_tile;
   const auto mul = splat<f32, 1>(2.0f);
@@ -51,7 +51,7 @@ STITCH_INLINE void sweep_0_1(const Call& call, [[maybe_unused]] i64 row, i64 beg
   state.softmax_3 = Sum::of(state.softmax_3, convert<f64>(partial1.result()));
 }
 
-STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* softmax_2_tile, Row0& state) {
+STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 begin, i64 end, f32* softmax_2_tile, Row0& state) {
   f32* softmax_2_tile_at = softmax_2_tile;
   f32* softmax_out_at = call.softmax_out + row * call.d1;
   const auto softmax_3 = convert<f32>(state.softmax_3);
@@ -63,14 +63,14 @@ STITCH_INLINE void sweep_0_2(const Call& call, [[maybe_unused]] i64 row, i64 beg
   });
 }
 
-STITCH_INLINE void finish_0(const Call& call, [[maybe_unused]] i64 row, f32* softmax_2_tile, Row0& state) {
+STITCH_INLINE void finish_0(const Call0& call, [[maybe_unused]] i64 row, f32* softmax_2_tile, Row0& state) {
   f32* max_out_at = call.max_out + row;
   const auto max_2 = state.max_2;
   store(max_out_at, max_2);
 }
 
 void rows_0(void* task, i64 begin_row, i64 end_row) {
-  const Call call = *static_cast<const Call*>(task);
+  const Call0 call = *static_cast<const Call0*>(task);
   char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64));
   f32* softmax_2_tile = reinterpret_cast<f32*>(tiles + 0);
   for (i64 row = begin_row; row < end_row; ++row) {
@@ -82,10 +82,10 @@ void rows_0(void* task, i64 begin_row, i64 end_row) {
   }
 }
 
-struct Split0_0 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+struct Split0_0 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_0*>(task);
-  const Call call = *split.call;
+  const Call0 call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
@@ -101,10 +101,10 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-struct Split0_1 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+struct Split0_1 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_1*>(task);
-  const Call call = *split.call;
+  const Call0 call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
@@ -120,10 +120,10 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-struct Split0_2 { const Call* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
+struct Split0_2 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
 void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_2*>(task);
-  const Call call = *split.call;
+  const Call0 call = *split.call;
   char* tiles = split.tiles;
   const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
@@ -138,53 +138,60 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
-  Call call = {};
-  call.host = host;
-  call.d0 = symbols[0];
-  call.d1 = symbols[1];
-  call.mul_in = static_cast<const f32*>(inputs[0].data);
-  call.max_out = static_cast<f32*>(outputs[0]);
-  call.softmax_out = static_cast<f32*>(outputs[1]);
-  i64 bytes = 0;
-  char* shared = nullptr;
-  const i64 rows_0_count = call.d0, length_0 = call.d1;
-  const i64 blocks_0 = (length_0 + 4095) / 4096;
-  const bool split_0 = host->threads > 1 && rows_0_count < 2 * host->threads && blocks_0 > 1;
-  const i64 tile_bytes_0 = (call.d1 * 4 + 63) / 64 * 64;
-  const i64 tiles_0_offset = bytes;
-  if (split_0) bytes += rows_0_count * tile_bytes_0;
-  const i64 state_0_offset = bytes;
-  if (split_0) bytes += (rows_0_count * (1 + blocks_0) * i64(sizeof(Row0)) + 63) / 64 * 64;
-  if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));
-  if (!split_0) {
+bool splits_0(const Call0& call) {
+  const i64 threads = call.host->threads;
+  return threads > 1 && call.d0 < 2 * threads && call.d1 > 4096;
+}
+
+i64 bytes_0(const Call0& call) {
+  if (!splits_0(call)) return 0;
+  const i64 blocks = (call.d1 + 4095) / 4096;
+  const i64 results = ((1 + blocks) * i64(sizeof(Row0)) + 63) / 64 * 64;
+  return call.d0 * (results + (call.d1 * 4 + 63) / 64 * 64);
+}
+
+void launch_0(Call0& call, char* own) {
+  const StitchHost* host = call.host;
+  if (!splits_0(call)) {
     host->parallel_for(host->context, call.d0, i64(0.81 * f64(call.d1)) + 5, rows_0, &call);
-  } else {
-    auto* rows = reinterpret_cast<Row0*>(shared + state_0_offset);
-    auto* parts = rows + rows_0_count;
-    char* tiles = shared + tiles_0_offset;
-    for (i64 row = 0; row < rows_0_count; ++row) rows[row] = Row0{};
-    Split0_0 task_0 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1106), split_0_0, &task_0);
-    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
-      Row0& state = rows[unit / blocks_0];
-      state.max_2 = Largest::of(state.max_2, parts[unit].max_2);
-    }
-    Split0_1 task_1 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1106), split_0_1, &task_1);
-    for (i64 unit = 0; unit < rows_0_count * blocks_0; ++unit) {
-      Row0& state = rows[unit / blocks_0];
-      state.softmax_3 = Sum::of(state.softmax_3, parts[unit].softmax_3);
-    }
-    Split0_2 task_2 = {&call, blocks_0, rows, parts, tiles};
-    host->parallel_for(host->context, rows_0_count * blocks_0, i64(1106), split_0_2, &task_2);
-    for (i64 row = 0; row < rows_0_count; ++row) {
-      Row0& state = rows[row];
-      const i64 tile_bytes = tile_bytes_0;
-      f32* softmax_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-      finish_0(call, row, softmax_2_tile, state);
-    }
+    return;
   }
+  const i64 count = call.d0, blocks = (call.d1 + 4095) / 4096;
+  auto* rows = reinterpret_cast<Row0*>(own);
+  auto* parts = rows + count;
+  for (i64 row = 0; row < count; ++row) rows[row] = Row0{};
+  char* tiles = own + count * (((1 + blocks) * i64(sizeof(Row0)) + 63) / 64 * 64);
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
+  Split0_0 task_0 = {&call, blocks, rows, parts, tiles};
+  host->parallel_for(host->context, count * blocks, i64(1106), split_0_0, &task_0);
+  for (i64 unit = 0; unit < count * blocks; ++unit) {
+    Row0& state = rows[unit / blocks];
+    state.max_2 = Largest::of(state.max_2, parts[unit].max_2);
+  }
+  Split0_1 task_1 = {&call, blocks, rows, parts, tiles};
+  host->parallel_for(host->context, count * blocks, i64(1106), split_0_1, &task_1);
+  for (i64 unit = 0; unit < count * blocks; ++unit) {
+    Row0& state = rows[unit / blocks];
+    state.softmax_3 = Sum::of(state.softmax_3, parts[unit].softmax_3);
+  }
+  Split0_2 task_2 = {&call, blocks, rows, parts, tiles};
+  host->parallel_for(host->context, count * blocks, i64(1106), split_0_2, &task_2);
+  for (i64 row = 0; row < count; ++row) {
+    Row0& state = rows[row];
+    f32* softmax_2_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
+    finish_0(call, row, softmax_2_tile, state);
+  }
+}
+
+void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
+  [[maybe_unused]] const i64 d0 = symbols[0];
+  [[maybe_unused]] const i64 d1 = symbols[1];
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<f32*>(outputs[1]), static_cast<f32*>(outputs[0]), d0, d1, host};
+  i64 bytes = 0;
+  const i64 own_0_offset = bytes;
+  bytes += bytes_0(call_0);
+  char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;
+  launch_0(call_0, shared + own_0_offset);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

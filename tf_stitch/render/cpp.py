@@ -2,48 +2,50 @@
 
 For a layer norm over rows of 768 it prints, in this order:
 
-    struct Call     {pointers, symbols, host}                     what every task sees
+    struct Call0    {pointers, symbols, host}                     what every task of the nest is given
     struct Row0     {results of the nest's reductions}
     sweep_0_0 ...   one pass over [begin, end) of a row: loads, arithmetic, stores, accumulators
     finish_0        scalars and stores after the last pass
     rows_0          the task: some rows, each swept as often as need be
+    launch_0        the parallel loop
     run, shape      the two entry points of abi.h
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tf_stitch.lower.cpu import Driver, Schedule
-from tf_stitch.lower.kernel import Buffer, Kernel, Load, Nest, Place, Statement, Store
+from tf_stitch.lower.kernel import Buffer, Kernel, Place
 from tf_stitch.render.c_family import STORAGE, dim, headers
 from tf_stitch.render.cpp_down import DownPrinter
 from tf_stitch.render.cpp_nest import NestPrinter
+from tf_stitch.render.sharing import Form, Use, forms_of
 from tf_stitch.toolchain.artifact import Source
 
 
 def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
     """The C++ source of a kernel; `schedules` runs parallel to `kernel.nests`."""
-    nests = _printers(kernel, schedules)
+    forms, uses = forms_of(kernel.nests, schedules)
+    printers = _printers(forms, uses, schedules)
     lines = [
         *_preamble(kernel, any(s.driver is Driver.DOWN for s in schedules)),
-        *_call_struct(kernel),
-        *(line for nest in nests for line in nest.functions()),
-        *_run(kernel, nests, schedules),
+        *(line for printer in printers for line in printer.functions()),
+        *_run(kernel, [(printers[use.form], use) for use in uses], schedules),
         *_shape(kernel),
         *_table(kernel),
     ]
     return Source(kernel.name, "\n".join(lines) + "\n")
 
 
-def _printers(kernel: Kernel, schedules: Sequence[Schedule]) -> list[NestPrinter]:
+def _printers(forms: Sequence[Form], uses: Sequence[Use], schedules: Sequence[Schedule]) -> list[NestPrinter]:
     printers: list[NestPrinter] = []
-    for number, (nest, schedule) in enumerate(zip(kernel.nests, schedules, strict=True)):
+    for number, form in enumerate(forms):
+        schedule = next(s for s, use in zip(schedules, uses, strict=True) if use.form == number)
         if schedule.driver is Driver.DOWN:
-            before = printers[-1] if schedule.joined else None
-            printers.append(DownPrinter(kernel, number, nest, schedule, before))
+            printers.append(DownPrinter(number, form, schedule, printers[-1] if schedule.joined else None))
         else:
-            printers.append(NestPrinter(kernel, number, nest, schedule))
+            printers.append(NestPrinter(number, form, schedule))
     return printers
 
 
@@ -64,72 +66,52 @@ def _preamble(kernel: Kernel, down: bool) -> list[str]:
     ]
 
 
-def _pointer(buffer: Buffer) -> str:
-    const = "const " if buffer.place is Place.INPUT else ""
-    return f"{const}{STORAGE[buffer.dtype]}* {buffer.name}"
-
-
-def _buffers(kernel: Kernel) -> list[Buffer]:
-    """The buffers that a call shares, each once: inputs, outputs, scratch."""
-    found: dict[Buffer, None] = {}
-    for nest in kernel.nests:
-        for statement in _statements(nest):
-            if isinstance(statement, Load | Store) and statement.access.buffer.place is not Place.TILE:
-                found[statement.access.buffer] = None
-        found.update((r.source.buffer, None) for r in nest.repeats)
-    order = [Place.INPUT, Place.OUTPUT, Place.SCRATCH]
-    return sorted(found, key=lambda b: (order.index(b.place), b.index))
-
-
-def _statements(nest: Nest) -> Iterable[Statement]:
-    for sweep in nest.sweeps:
-        yield from sweep.row
-        yield from sweep.elements
-    yield from nest.finish
-
-
-def _call_struct(kernel: Kernel) -> list[str]:
-    symbols = [f"  i64 {s.symbol};" for s in kernel.symbols]
-    return [
-        "struct Call {",
-        *(f"  {_pointer(b)};" for b in _buffers(kernel)),
-        *symbols,
-        "  const StitchHost* host;",
-        "};",
-        "",
-    ]
-
-
-def _run(kernel: Kernel, nests: Sequence[NestPrinter], schedules: Sequence[Schedule]) -> list[str]:
+def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Sequence[Schedule]) -> list[str]:
     lines = [
         "void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {",
-        "  Call call = {};",
-        "  call.host = host;",
+        *(f"  [[maybe_unused]] const i64 {s.symbol} = symbols[{n}];" for n, s in enumerate(kernel.symbols)),
     ]
-    lines += [f"  call.{s.symbol} = symbols[{n}];" for n, s in enumerate(kernel.symbols)]
-    for b in _buffers(kernel):
-        type_ = STORAGE[b.dtype]
-        if b.place is Place.INPUT:
-            lines.append(f"  call.{b.name} = static_cast<const {type_}*>(inputs[{b.index}].data);")
-        elif b.place is Place.OUTPUT:
-            lines.append(f"  call.{b.name} = static_cast<{type_}*>(outputs[{b.index}]);")
-    shared = [(b, f"{dim(b.size, 'call.')} * {b.dtype.size}") for b in kernel.scratch]
-    splits = [n for n in nests if n.needs_memory]
-    if shared or splits:
+    for number, (_, use) in enumerate(nests):
+        values = [*map(_address, use.buffers), *map(dim, use.dims), "host"]
+        lines.append(f"  Call{use.form} call_{number} = {{{', '.join(values)}}};")
+    own = [number for number, (printer, _) in enumerate(nests) if printer.needs_memory]
+    if kernel.scratch or own:
         lines.append("  i64 bytes = 0;")
-        for b, size in shared:
-            lines += [f"  const i64 {b.name}_offset = bytes;", f"  bytes += ({size} + 63) / 64 * 64;"]
-        lines.append("  char* shared = nullptr;")
-        for nest in splits:
-            lines += nest.reserve()
-        lines.append("  if (bytes) shared = static_cast<char*>(host->scratch(0, bytes));")
-        for b, _ in shared:
-            type_ = STORAGE[b.dtype]
-            lines.append(f"  call.{b.name} = reinterpret_cast<{type_}*>(shared + {b.name}_offset);")
-    for nest, schedule in zip(nests, [*schedules[1:], None], strict=True):
-        if schedule is None or not schedule.joined:  # else the next launches both
-            lines += nest.launch()
+        for b in kernel.scratch:
+            lines += [
+                f"  const i64 {b.name}_offset = bytes;",
+                f"  bytes += ({dim(b.size)} * {b.dtype.size} + 63) / 64 * 64;",
+            ]
+        for number in own:
+            lines += [
+                f"  const i64 own_{number}_offset = bytes;",
+                f"  bytes += bytes_{nests[number][1].form}(call_{number});",
+            ]
+        lines.append("  char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;")
+        for number, (printer, use) in enumerate(nests):
+            for field, b in zip(printer.form.buffers, use.buffers, strict=True):
+                if b.place is Place.SCRATCH:
+                    pointer = f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + {b.name}_offset)"
+                    lines.append(f"  call_{number}.{field.name} = {pointer};")
+    for number, (printer, use) in enumerate(nests):
+        if number + 1 < len(nests) and schedules[number + 1].joined:
+            continue  # the next launches both
+        arguments = [f"call_{number}"]
+        if printer.needs_memory:
+            arguments.append(f"shared + own_{number}_offset")
+        if schedules[number].joined:
+            arguments.append(f"call_{number - 1}")
+            if nests[number - 1][0].needs_memory:
+                arguments.append(f"shared + own_{number - 1}_offset")
+        lines.append(f"  launch_{use.form}({', '.join(arguments)});")
     return [*lines, "}", ""]
+
+
+def _address(b: Buffer) -> str:
+    """Scratch has none yet."""
+    if b.place is Place.INPUT:
+        return f"static_cast<const {STORAGE[b.dtype]}*>(inputs[{b.index}].data)"
+    return f"static_cast<{STORAGE[b.dtype]}*>(outputs[{b.index}])" if b.place is Place.OUTPUT else "nullptr"
 
 
 def _shape(kernel: Kernel) -> list[str]:

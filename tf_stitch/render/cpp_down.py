@@ -26,7 +26,6 @@ from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
-    Kernel,
     Load,
     Nest,
     Reduced,
@@ -38,23 +37,22 @@ from tf_stitch.lower.kernel import (
 from tf_stitch.render.c_family import dim, register
 from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.render.cpp_statements import Scope, accumulator_type
+from tf_stitch.render.sharing import Form
 
 
 class DownPrinter(NestPrinter):
     """Prints the functions of one nest that runs down columns."""
 
-    def __init__(
-        self, kernel: Kernel, number: int, nest: Nest, schedule: Schedule, before: NestPrinter | None = None
-    ) -> None:
+    def __init__(self, number: int, form: Form, schedule: Schedule, before: NestPrinter | None = None) -> None:
         """before: the nest of rows that it is joined with, which it launches, too."""
-        super().__init__(kernel, number, _turned(nest), schedule)
+        super().__init__(number, replace(form, nest=_turned(form.nest)), schedule)
         self.before = before
 
     @property
     def needs_memory(self) -> bool:
         return True
 
-    def functions(self) -> list[str]:
+    def _tasks(self) -> list[str]:
         lines = self._struct()
         for number, sweep in enumerate(self.nest.sweeps):
             lines += self._sweep(number, sweep)
@@ -71,13 +69,19 @@ class DownPrinter(NestPrinter):
     def _struct(self) -> list[str]:
         """Totals are [rows, columns]."""
         fields = [f"  {_stored(accumulator_type(r))}* {r.name}_total;" for r in self.nest.reductions]
-        return [f"struct Down{self.number} : Columns {{", "  const Call* call;", *fields, "};", ""]
+        calls = [f"  const Call{self.number}* call;"]
+        if self.before is not None:
+            calls.append(f"  Call{self.before.number}* before;")
+        return [f"struct Down{self.number} : Columns {{", *calls, *fields, "};", ""]
 
     def _function(self, name: str, extra: str, lines: list[str]) -> list[str]:
         """Not inlined: SPLIT and WHOLE share it."""
         arguments = f"const Down{self.number}& down, [[maybe_unused]] i64 row, Range columns{extra}"
         signature = f"__attribute__((noinline)) void {name}({arguments}) {{"
         return [signature, *("  " + line for line in lines), "}", ""]
+
+    def _call(self) -> str:
+        return f"const Call{self.number} call = *down.call;"
 
     def _over_columns(self, body: list[str]) -> list[str]:
         lanes, narrow = self.schedule.lanes, self.schedule.narrow
@@ -125,7 +129,12 @@ class DownPrinter(NestPrinter):
         body += [*loops, *("  " * len(loops) + line for line in elements)]
         body += ["  " * level + "}" for level in range(len(loops) - 1, -1, -1)]
         body += [f"store(part{index} + n, partial{index}, count);" for index, _ in reductions]
-        lines = ["const Call call = *down.call;", *pointers, *self._parts(number), *self._over_columns(body)]
+        lines = [
+            self._call(),
+            *pointers,
+            *self._parts(number),
+            *self._over_columns(body),
+        ]
         extra = ", Range rows" + (", char* parts" if reductions else "")
         return self._function(f"sweep_{self.number}_{number}", extra, lines)
 
@@ -151,7 +160,7 @@ class DownPrinter(NestPrinter):
         scope = _ColumnScope(self.nest, self._combine)
         pointers = self._coordinates() + scope.pointers(self.nest.finish)
         body = [line for s in self.nest.finish for line in scope.vector(s)]
-        lines = ["const Call call = *down.call;", *pointers, *self._over_columns(body)]
+        lines = [self._call(), *pointers, *self._over_columns(body)]
         return self._function(f"finish_{self.number}", "", lines)
 
     # .. tasks ..................................................................................................
@@ -201,7 +210,7 @@ class DownPrinter(NestPrinter):
         lines = [
             "for (i64 block = begin; block < end; ++block) {",
             "  const Range rows = down.rows_of(block);",
-            f"  rows_{before.number}(const_cast<Call*>(down.call), rows.begin, rows.end);",
+            f"  rows_{before.number}(down.before, rows.begin, rows.end);",
             "  for (i64 unit = 0; unit < down.units(); ++unit)",
             f"    sweep_{self.number}_0(down, 0, down.columns_of(unit), rows{parts});",
             "}",
@@ -214,81 +223,102 @@ class DownPrinter(NestPrinter):
         """Elements of what is reduced that stand in one row."""
         return " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner[1:-1]) or "1"
 
-    def reserve(self) -> list[str]:
-        n, down = self.number, f"down_{self.number}"
-        length = dim(self.nest.inner[0], "call.")
-        split = f"host->threads > 1 && {down}.units() < 2 * host->threads && {down}.blocks > 1"
-        lines = [
-            f"  Down{n} {down} = {{}};",
-            f"  {down}.call = &call;",
-            f"  cut({down}, {self._rows()}, {self._row_length()}, {length}, {self._depth()}, {self._part_size()});",
-            f"  const bool split_{n} = {split if self.before is None else 'true'};",
-            f"  const i64 parts_{n}_offset = bytes;",
-            f"  if (split_{n}) bytes += {down}.units() * {down}.blocks * {down}.part_bytes;",
+    def _cut(self) -> list[str]:
+        """How the call is cut up, and whether it is SPLIT."""
+        n, length = self.number, dim(self.nest.inner[0], "call.")
+        split = "call.host->threads > 1 && down.units() < 2 * call.host->threads && down.blocks > 1"
+        return [
+            f"Down{n} down = {{}};",
+            "down.call = &call;",
+            f"cut(down, {self._rows()}, {self._row_length()}, {length}, {self._depth()}, {self._part_size()});",
+            f"const bool split = {split if self.before is None else 'true'};",
         ]
-        for r in self.nest.reductions:
-            lines += [
-                f"  const i64 {r.name}_{n}_offset = bytes;",
-                f"  bytes += ({down}.rows * {down}.columns * i64(sizeof(*{down}.{r.name}_total)) + 63) / 64 * 64;",
-            ]
-        return lines
 
-    def launch(self) -> list[str]:
-        n, down = self.number, f"down_{self.number}"
-        lines = [f"{down}.parts = shared + parts_{n}_offset;"]
-        lines += [
-            f"{down}.{r.name}_total = reinterpret_cast<decltype({down}.{r.name}_total)>(shared + {r.name}_{n}_offset);"
-            for r in self.nest.reductions
+    def _bytes(self) -> list[str]:
+        """The totals', and where it is SPLIT the parts'."""
+        totals = " + ".join(f"(down.rows * down.columns * {self._total_size(r)} + 63) / 64 * 64" for r in self._all())
+        return [
+            f"i64 bytes_{self.number}(const Call{self.number}& call) {{",
+            *("  " + line for line in self._cut()),
+            f"  return {totals} + (split ? down.units() * down.blocks * down.part_bytes : 0);",
+            "}",
+            "",
         ]
+
+    def _all(self) -> tuple[Reduction, ...]:
+        return self.nest.reductions
+
+    def _total_size(self, r: Reduction) -> int:
+        return 8 if accumulator_type(r) == "f64" else r.dtype.size
+
+    def _launch(self) -> list[str]:
+        n = self.number
+        before = ""
+        if self.before is not None:
+            memory = ", char* own_before" if self.before.may_split else ""
+            before = f", Call{self.before.number}& before{memory}"
+        return [
+            f"void launch_{n}(Call{n}& call, char* own{before}) {{",
+            "  const StitchHost* host = call.host;",
+            *("  " + line for line in self._launches()),
+            "}",
+            "",
+        ]
+
+    def _launches(self) -> list[str]:
+        n = self.number
+        lines = self._cut()
+        for r in self._all():
+            lines.append(f"down.{r.name}_total = reinterpret_cast<decltype(down.{r.name}_total)>(own);")
+            lines.append(f"own += (down.rows * down.columns * {self._total_size(r)} + 63) / 64 * 64;")
+        lines.append("down.parts = own;")
         split: list[str] = []
         for sweep in range(len(self.nest.sweeps)):
             split += self._split_launch(sweep)
             if self._of_sweep(sweep):
-                arguments = f"true, {down}.blocks, {down}.parts_of(unit)"
-                split += self._for_units(f"add_{n}_{sweep}({down}, row, {down}.columns_of(unit), {arguments});")
+                arguments = "down, row, down.columns_of(unit), true, down.blocks, down.parts_of(unit)"
+                split += self._for_units(f"add_{n}_{sweep}({arguments});")
         if self.nest.finish:
-            split += self._for_units(f"finish_{n}({down}, row, {down}.columns_of(unit));")
+            split += self._for_units(f"finish_{n}(down, row, down.columns_of(unit));")
         if self.before is not None:
-            return ["  " + line for line in [*lines, *split]]
-        cost = self._cost(self.nest.nanoseconds, f"{down}.length")
-        whole = f"host->parallel_for(host->context, {down}.units(), {cost}, whole_{n}, &{down});"
-        lines += [f"if (!split_{n}) {{", "  " + whole, "} else {", *("  " + line for line in split), "}"]
-        return ["  " + line for line in lines]
+            return [*lines, "down.before = &before;", *split]
+        cost = self._cost(self.nest.nanoseconds, "down.length")
+        whole = f"host->parallel_for(host->context, down.units(), {cost}, whole_{n}, &down);"
+        return [*lines, "if (!split) {", "  " + whole, "} else {", *("  " + line for line in split), "}"]
 
     def _cost(self, nanoseconds: float, rows: str) -> str:
-        return f"i64({nanoseconds:.2f} * f64({rows} * {self._depth()} * down_{self.number}.part_columns)) + 5"
+        return f"i64({nanoseconds:.2f} * f64({rows} * {self._depth()} * down.part_columns)) + 5"
 
     def _split_launch(self, sweep: int) -> list[str]:
         """Launches a sweep by units and blocks; the first, where it is joined, with the nest before."""
-        n, down = self.number, f"down_{self.number}"
+        n, before = self.number, self.before
         share = self.nest.nanoseconds / len(self.nest.sweeps)
-        cost = self._cost(share, f"{down}.rows_of_block")
-        units = f"{down}.units() * {down}.blocks"
-        alone = f"host->parallel_for(host->context, {units}, {cost}, split_{n}_{sweep}, &{down});"
-        before = self.before
+        cost = self._cost(share, "down.rows_of_block")
+        alone = f"host->parallel_for(host->context, down.units() * down.blocks, {cost}, split_{n}_{sweep}, &down);"
         if sweep > 0 or before is None:
             return [alone]
-        row = " * ".join(f"{dim(d, 'call.')}" for d in before.nest.inner)
-        both = f"{before.nest.nanoseconds:.2f} * f64({row}) + {share:.2f} * f64({down}.columns)"
-        cost = f"i64(f64({down}.rows_of_block) * ({both})) + 5"
-        together = f"host->parallel_for(host->context, {down}.blocks, {cost}, joined_{n}, &{down});"
+        row = " * ".join(f"{dim(d, 'before.')}" for d in before.nest.inner)
+        both = f"{before.nest.nanoseconds:.2f} * f64({row}) + {share:.2f} * f64(down.columns)"
+        together = (
+            f"host->parallel_for(host->context, down.blocks, i64(f64(down.rows_of_block) * ({both})) + 5, "
+            f"joined_{n}, &down);"
+        )
         if not before.may_split:
             return [together]
+        apart = [f"launch_{before.number}(before, own_before);", alone]
         return [
-            f"if (!split_{before.number}) {{",
+            f"if (!splits_{before.number}(before)) {{",
             "  " + together,
             "} else {",
-            *before.launch(),
-            "  " + alone,
+            *("  " + a for a in apart),
             "}",
         ]
 
-    def _for_units(self, call: str) -> list[str]:
-        down = f"down_{self.number}"
+    def _for_units(self, statement: str) -> list[str]:
         return [
-            f"for (i64 unit = 0; unit < {down}.units(); ++unit) {{",
-            f"  const i64 row = unit / {down}.column_blocks;",
-            "  " + call,
+            "for (i64 unit = 0; unit < down.units(); ++unit) {",
+            "  const i64 row = unit / down.column_blocks;",
+            "  " + statement,
             "}",
         ]
 

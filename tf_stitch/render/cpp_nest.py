@@ -6,23 +6,23 @@ import numpy as np
 
 from tf_stitch.ir.types import DType
 from tf_stitch.lower.cpu import Driver, Schedule, row_invariant
-from tf_stitch.lower.kernel import Accumulate, Buffer, Kernel, Nest, Reduction, Statement, Store, Sweep
+from tf_stitch.lower.kernel import Accumulate, Buffer, Place, Reduction, Statement, Store, Sweep
 from tf_stitch.ops import REDUCERS
 from tf_stitch.render.c_family import STORAGE, dim, register
 from tf_stitch.render.cpp_statements import Scope, accumulator_type, pack_literal, scalar_type
+from tf_stitch.render.sharing import Form
 
 _COMBINE = {"add": "Sum", "mul": "Product", "max": "Largest", "min": "Smallest", "and": "AllOf", "or": "AnyOf"}
 
 
 class NestPrinter:
-    """Prints the functions of one nest. `number` is part of their names."""
+    """Prints the functions of nests of one form. `number` is part of their names."""
 
-    def __init__(self, kernel: Kernel, number: int, nest: Nest, schedule: Schedule) -> None:
-        self.kernel = kernel
+    def __init__(self, number: int, form: Form, schedule: Schedule) -> None:
         self.number = number
-        self.nest = nest
+        self.form = form
+        self.nest = form.nest
         self.schedule = schedule
-        self.axes = nest.outer + nest.inner
 
     @property
     def may_split(self) -> bool:
@@ -30,10 +30,24 @@ class NestPrinter:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether `reserve` has anything to say."""
+        """Whether there is a function `bytes`, and `launch` takes that much memory of its own."""
         return self.may_split
 
     def functions(self) -> list[str]:
+        return [*self._call_struct(), *self._tasks(), *self._bytes(), *self._launch()]
+
+    def _call_struct(self) -> list[str]:
+        """What all tasks of a nest are given."""
+        return [
+            f"struct Call{self.number} {{",
+            *(f"  {_pointer(b)};" for b in self.form.buffers),
+            *(f"  i64 {s};" for s in self.form.symbols),
+            "  const StitchHost* host;",
+            "};",
+            "",
+        ]
+
+    def _tasks(self) -> list[str]:
         lines: list[str] = []
         if self.nest.reductions:
             lines += self._row_struct()
@@ -82,7 +96,8 @@ class NestPrinter:
     def _signature(self, name: str, extra: str = "") -> str:
         tiles = "".join(f", {STORAGE[t.dtype]}* {t.name}" for t in self._tiles())
         state = f", Row{self.number}& state" if self.nest.reductions else ""
-        return f"STITCH_INLINE void {name}(const Call& call, [[maybe_unused]] i64 row{extra}{tiles}{state}) {{"
+        call = f"const Call{self.number}& call"
+        return f"STITCH_INLINE void {name}({call}, [[maybe_unused]] i64 row{extra}{tiles}{state}) {{"
 
     def _arguments(self, extra: str = "") -> str:
         tiles = "".join(f", {t.name}" for t in self._tiles())
@@ -200,7 +215,7 @@ class NestPrinter:
     def _rows_task(self) -> list[str]:
         lines = [
             f"void rows_{self.number}(void* task, i64 begin_row, i64 end_row) {{",
-            "  const Call call = *static_cast<const Call*>(task);",
+            f"  const Call{self.number} call = *static_cast<const Call{self.number}*>(task);",
         ]
         if self.nest.tiles:
             lines.append(f"  char* tiles = static_cast<char*>(call.host->scratch(1, {self._tile_bytes()}));")
@@ -226,10 +241,10 @@ class NestPrinter:
         """A task of SPLIT: unit u is block u % blocks of row u / blocks; its partial results go to parts[u]."""
         n, block = self.number, self.schedule.block
         lines = [
-            f"struct Split{n}_{sweep} {{ const Call* call; i64 blocks; Row{n}* rows; Row{n}* parts; char* tiles; }};",
+            f"struct Split{n}_{sweep} {{ Call{n}* call; i64 blocks; Row{n}* rows; Row{n}* parts; char* tiles; }};",
             f"void split_{n}_{sweep}(void* task, i64 begin_unit, i64 end_unit) {{",
             f"  const auto& split = *static_cast<const Split{n}_{sweep}*>(task);",
-            "  const Call call = *split.call;",
+            f"  const Call{n} call = *split.call;",
         ]
         if self.nest.tiles:
             lines += ["  char* tiles = split.tiles;", f"  const i64 tile_bytes = {self._tile_bytes()};"]
@@ -250,63 +265,85 @@ class NestPrinter:
         ]
         return lines
 
-    def reserve(self) -> list[str]:
-        """Statements of `run` that reserve the call's memory for SPLIT: results of rows, of units, tiles."""
-        n = self.number
+    def _bytes(self) -> list[str]:
+        """Whether a call is SPLIT, and the memory that takes: rows' tiles and results, and those of their blocks."""
+        if not self.may_split:
+            return []
+        n, block = self.number, self.schedule.block
         return [
-            f"  const i64 rows_{n}_count = {self._rows()}, length_{n} = {self._row_length()};",
-            f"  const i64 blocks_{n} = (length_{n} + {self.schedule.block - 1}) / {self.schedule.block};",
-            f"  const bool split_{n} = host->threads > 1 && rows_{n}_count < 2 * host->threads && blocks_{n} > 1;",
-            f"  const i64 tile_bytes_{n} = {self._tile_bytes()};",
-            f"  const i64 tiles_{n}_offset = bytes;",
-            f"  if (split_{n}) bytes += rows_{n}_count * tile_bytes_{n};",
-            f"  const i64 state_{n}_offset = bytes;",
-            f"  if (split_{n}) bytes += (rows_{n}_count * (1 + blocks_{n}) * i64(sizeof(Row{n})) + 63) / 64 * 64;",
+            f"bool splits_{n}(const Call{n}& call) {{",
+            "  const i64 threads = call.host->threads;",
+            f"  return threads > 1 && {self._rows()} < 2 * threads && {self._row_length()} > {block};",
+            "}",
+            "",
+            f"i64 bytes_{n}(const Call{n}& call) {{",
+            f"  if (!splits_{n}(call)) return 0;",
+            f"  const i64 blocks = ({self._row_length()} + {block - 1}) / {block};",
+            f"  const i64 results = ((1 + blocks) * i64(sizeof(Row{n})) + 63) / 64 * 64;",
+            f"  return {self._rows()} * (results + {self._tile_bytes()});",
+            "}",
+            "",
+        ]
+
+    def _launch(self) -> list[str]:
+        memory = ", char* own" if self.needs_memory else ""
+        return [
+            f"void launch_{self.number}(Call{self.number}& call{memory}) {{",
+            "  const StitchHost* host = call.host;",
+            *("  " + line for line in self._launches()),
+            "}",
+            "",
         ]
 
     def _rows(self) -> str:
         return " * ".join(f"{dim(d, 'call.')}" for d in self.nest.outer) or "1"
 
-    def launch(self) -> list[str]:
-        """The statements of `run` that run this nest."""
+    def _launches(self) -> list[str]:
         n = self.number
-        whole = " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner)
         if not self.nest.reductions:
             return self._launch_blocks()
+        whole = " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner)
         cost = f"i64({self.nest.nanoseconds:.2f} * f64({whole})) + 5"
         plain = f"host->parallel_for(host->context, {self._rows()}, {cost}, rows_{n}, &call);"
         if not self.may_split:
-            return ["  " + plain]
-        lines = [f"  if (!split_{n}) {{", "    " + plain, "  } else {"]
-        lines += [
-            f"    auto* rows = reinterpret_cast<Row{n}*>(shared + state_{n}_offset);",
-            f"    auto* parts = rows + rows_{n}_count;",
-            f"    char* tiles = shared + tiles_{n}_offset;",
-            f"    for (i64 row = 0; row < rows_{n}_count; ++row) rows[row] = Row{n}{{}};",
+            return [plain]
+        block = self.schedule.block
+        lines = [
+            f"if (!splits_{n}(call)) {{",
+            "  " + plain,
+            "  return;",
+            "}",
+            f"const i64 count = {self._rows()}, blocks = ({self._row_length()} + {block - 1}) / {block};",
+            f"auto* rows = reinterpret_cast<Row{n}*>(own);",
+            "auto* parts = rows + count;",
+            f"for (i64 row = 0; row < count; ++row) rows[row] = Row{n}{{}};",
         ]
-        for sweep in range(len(self.nest.sweeps)):
-            block_cost = f"i64({self.nest.nanoseconds * self.schedule.block / len(self.nest.sweeps):.0f})"
+        if self.nest.tiles:
             lines += [
-                f"    Split{n}_{sweep} task_{sweep} = {{&call, blocks_{n}, rows, parts, tiles}};",
-                f"    host->parallel_for(host->context, rows_{n}_count * blocks_{n}, {block_cost}, "
-                f"split_{n}_{sweep}, &task_{sweep});",
+                f"char* tiles = own + count * (((1 + blocks) * i64(sizeof(Row{n})) + 63) / 64 * 64);",
+                f"const i64 tile_bytes = {self._tile_bytes()};",
+            ]
+        tiles = "tiles" if self.nest.tiles else "nullptr"
+        for sweep in range(len(self.nest.sweeps)):
+            block_cost = f"i64({self.nest.nanoseconds * block / len(self.nest.sweeps):.0f})"
+            lines += [
+                f"Split{n}_{sweep} task_{sweep} = {{&call, blocks, rows, parts, {tiles}}};",
+                f"host->parallel_for(host->context, count * blocks, {block_cost}, split_{n}_{sweep}, &task_{sweep});",
             ]
             if self._of_sweep(sweep):
-                lines.append(f"    for (i64 unit = 0; unit < rows_{n}_count * blocks_{n}; ++unit) {{")
-                lines.append(f"      Row{n}& state = rows[unit / blocks_{n}];")
+                lines.append("for (i64 unit = 0; unit < count * blocks; ++unit) {")
+                lines.append(f"  Row{n}& state = rows[unit / blocks];")
                 lines += [
-                    f"      state.{r.name} = {self._combine(r)}::of(state.{r.name}, parts[unit].{r.name});"
+                    f"  state.{r.name} = {self._combine(r)}::of(state.{r.name}, parts[unit].{r.name});"
                     for _, r in self._of_sweep(sweep)
                 ]
-                lines.append("    }")
+                lines.append("}")
         if self.nest.finish:
-            lines.append(f"    for (i64 row = 0; row < rows_{n}_count; ++row) {{")
-            lines.append(f"      Row{n}& state = rows[row];")
-            if self.nest.tiles:
-                lines.append(f"      const i64 tile_bytes = tile_bytes_{n};")
-            lines += ["      " + line for line in self._tile_lines("row")]
-            lines += [f"      finish_{n}({self._arguments()});", "    }"]
-        return [*lines, "  }"]
+            lines.append("for (i64 row = 0; row < count; ++row) {")
+            lines.append(f"  Row{n}& state = rows[row];")
+            lines += ["  " + line for line in self._tile_lines("row")]
+            lines += [f"  finish_{n}({self._arguments()});", "}"]
+        return lines
 
     def _blocks_task(self) -> list[str]:
         n, block = self.number, self.schedule.block
@@ -314,7 +351,7 @@ class NestPrinter:
         assert not inner, "an element-wise nest has one inner axis"
         return [
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
-            "  const Call call = *static_cast<const Call*>(task);",
+            f"  const Call{self.number} call = *static_cast<const Call{self.number}*>(task);",
             *self._repeat_lines(),
             f"  const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
@@ -342,7 +379,7 @@ class NestPrinter:
         rows = scope.pointers([*moving[0], *moving[1]]) + [line for s in moving[0] for line in scope.scalar(s)]
         rows += [line for s in moving[1] for line in scope.vector(s)]
         return [
-            f"STITCH_INLINE void sweep_{self.number}_0(const Call& call, i64 begin_row, i64 end_row) {{",
+            f"STITCH_INLINE void sweep_{self.number}_0(const Call{self.number}& call, i64 begin_row, i64 end_row) {{",
             *("  " + line for line in head),
             f"  for (i64 n = 0; n < {self._row_length()}; n += {self.schedule.lanes}) {{",
             f"    constexpr int L = {self.schedule.lanes};",
@@ -360,7 +397,7 @@ class NestPrinter:
         n, block = self.number, self.schedule.block
         return [
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
-            "  const Call call = *static_cast<const Call*>(task);",
+            f"  const Call{self.number} call = *static_cast<const Call{self.number}*>(task);",
             f"  const i64 rows = {self._rows()};",
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
             f"    const i64 begin = unit * {block}, end = begin + {block} < rows ? begin + {block} : rows;",
@@ -390,13 +427,15 @@ class NestPrinter:
         if self.schedule.driver is Driver.COLUMNS:
             units = f"({self._rows()} + {block - 1}) / {block}"
             cost = round(self.nest.nanoseconds * block * self.nest.inner[0].coefficient) + 2
-            return [f"  host->parallel_for(host->context, {units}, {cost}, blocks_{n}, &call);"]
-        length = self._row_length()
+            return [f"host->parallel_for(host->context, {units}, {cost}, blocks_{n}, &call);"]
         return [
-            "  {",
-            f"    const i64 length = {length}, blocks = (length + {block - 1}) / {block};",
-            f"    const i64 unit = length < {block} ? length : {block};",
-            f"    host->parallel_for(host->context, {self._rows()} * blocks, "
+            f"const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
+            f"const i64 unit = length < {block} ? length : {block};",
+            f"host->parallel_for(host->context, {self._rows()} * blocks, "
             f"i64({self.nest.nanoseconds:.2f} * f64(unit)) + 2, blocks_{n}, &call);",
-            "  }",
         ]
+
+
+def _pointer(buffer: Buffer) -> str:
+    const = "const " if buffer.place is Place.INPUT else ""
+    return f"{const}{STORAGE[buffer.dtype]}* {buffer.name}"

@@ -1,0 +1,173 @@
+"""Nests that differ in nothing but where their memory is, and how long it is, are printed once.
+
+    60 variables, updated alike          sweep_0, blocks_0, launch_0           one function for the nests of one form
+                                         Call0 call_0 = {w0, g0, ..., 4096}    what it works on: a struct for each nest
+                                         Call0 call_1 = {w1, g1, ..., 768}
+
+The *form* of a nest is the nest with names, buffers and symbols numbered in the order in which they are met. Where
+nests of one axis differ in its length alone, the length becomes a field: a multiple of the vector loop, if theirs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tf_stitch.ir.types import ONE, Dim
+from tf_stitch.lower.cpu import Schedule
+from tf_stitch.lower.kernel import (
+    Access,
+    Accumulate,
+    Buffer,
+    Compute,
+    ExtentOf,
+    Literal,
+    Load,
+    Nest,
+    Place,
+    Reduced,
+    Statement,
+    Store,
+    Sweep,
+)
+
+_LENGTH = "length"  # no symbol of a graph: those end in a digit
+
+
+@dataclass(frozen=True)
+class Form:
+    """A nest as it is printed, and what it needs to be given: a pointer for each buffer, a number for each symbol."""
+
+    nest: Nest
+    buffers: tuple[Buffer, ...]
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Use:
+    """How one nest uses a form: its own buffers and dims, in the order of the form's."""
+
+    form: int
+    buffers: tuple[Buffer, ...]
+    dims: tuple[Dim, ...]
+
+
+def forms_of(nests: Sequence[Nest], schedules: Sequence[Schedule]) -> tuple[list[Form], list[Use]]:
+    """The forms of a kernel's nests, numbered after the first nest of each, and for each nest its use of one."""
+    apart = {n for n, s in enumerate(schedules) if s.joined} | {n - 1 for n, s in enumerate(schedules) if s.joined}
+    exact = [_numbered(nest) for nest in nests]
+    open_ = [_numbered(_with_open_length(nest, s)) for nest, s in zip(nests, schedules, strict=True)]
+    lengths: dict[tuple[Nest, Schedule], set[Nest]] = {}
+    for number, (mine, general) in enumerate(zip(exact, open_, strict=True)):
+        if number not in apart:
+            lengths.setdefault((general.form, schedules[number]), set()).add(mine.form)
+    forms: list[Form] = []
+    uses: list[Use] = []
+    known: dict[tuple[Nest, Schedule], int] = {}
+    for number, nest in enumerate(nests):
+        found = exact[number]
+        key = found.form, schedules[number]
+        if len(lengths.get((open_[number].form, schedules[number]), ())) > 1:
+            found = open_[number]
+            key = found.form, schedules[number]
+            nest = _with_open_length(nest, schedules[number])
+        if number in apart or key not in known:
+            known[key] = len(forms)
+            forms.append(Form(nest, tuple(found.buffers), tuple(found.symbols)))
+            uses.append(Use(len(forms) - 1, tuple(found.buffers), _dims(found, nests[number])))
+        else:
+            uses.append(Use(known[key], tuple(found.buffers), _dims(found, nests[number])))
+    return forms, uses
+
+
+def _dims(found: _Numbering, nest: Nest) -> tuple[Dim, ...]:
+    """The value of each symbol in this nest."""
+    whole, open_ = nest.inner[-1], found.inner[-1]
+    return tuple(
+        Dim(whole.coefficient // open_.coefficient) if name == _LENGTH else Dim.symbol(name) for name in found.symbols
+    )
+
+
+def _with_open_length(nest: Nest, schedule: Schedule) -> Nest:
+    """A nest of one known length as one of any; the nest itself where the length is more than a number to it."""
+    if nest.outer or len(nest.inner) != 1 or nest.repeats or nest.tiles:
+        return nest
+    length = nest.inner[0]
+    if not length.is_static or schedule.body == "narrow" or length.is_one:
+        return nest
+    unit = schedule.lanes if schedule.body == "wide" else 1
+    return replace(nest, inner=(Dim(unit, (_LENGTH,)),))
+
+
+@dataclass
+class _Numbering:
+    """A nest with everything that has a name numbered; `buffers` and `symbols` are the names' owners, in order."""
+
+    inner: tuple[Dim, ...]
+    form: Nest = field(init=False)
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    symbols: list[str] = field(default_factory=list[str])
+
+    def dim(self, dim: Dim) -> Dim:
+        for symbol in dim.symbols:
+            if symbol not in self.symbols:
+                self.symbols.append(symbol)
+        return Dim(dim.coefficient, tuple(sorted(f"s{self.symbols.index(s)}" for s in dim.symbols)))
+
+    def access(self, access: Access, tiles: Mapping[Buffer, Buffer]) -> Access:
+        strides = tuple(map(self.dim, access.strides))
+        return replace(access, strides=strides, buffer=tiles.get(access.buffer) or self.buffer(access.buffer))
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+        place = Place.INPUT if buffer.place is Place.INPUT else Place.OUTPUT
+        return Buffer(place, self.buffers.index(buffer), "", buffer.dtype, ONE)
+
+
+def _numbered(nest: Nest) -> _Numbering:
+    found = _Numbering(nest.inner)
+    names: dict[str, str] = {}
+    outer, inner = tuple(map(found.dim, nest.outer)), tuple(map(found.dim, nest.inner))
+    tiles = {
+        tile: replace(tile, index=number, name="", size=found.dim(tile.size))
+        for number, tile in enumerate([*nest.tiles, *(r.tile for r in nest.repeats)])
+    }
+
+    def name(of: str) -> str:
+        return names.setdefault(of, f"v{len(names)}")
+
+    def statement(s: Statement) -> Statement:
+        match s:
+            case Load(of, dtype, access):
+                return Load(name(of), dtype, found.access(access, tiles))
+            case Store(access, value, dtype):
+                return Store(found.access(access, tiles), name(value), dtype)
+            case Compute(of, dtype, function, operands):
+                return Compute(name(of), dtype, function, tuple(map(name, operands)))
+            case ExtentOf(of, dtype, dim):
+                return ExtentOf(name(of), dtype, found.dim(dim))
+            case Accumulate(reduction, value):
+                return Accumulate(reduction, name(value))
+            case Literal() | Reduced():
+                return replace(s, name=name(s.name))
+
+    def statements(part: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(map(statement, part))
+
+    sweeps: list[Sweep] = []
+    for sweep in nest.sweeps:
+        names.clear()
+        sweeps.append(Sweep(statements(sweep.row), statements(sweep.elements)))
+    names.clear()
+    found.form = replace(
+        nest,
+        outer=outer,
+        inner=inner,
+        sweeps=tuple(sweeps),
+        finish=statements(nest.finish),
+        reductions=tuple(replace(r, name="") for r in nest.reductions),
+        tiles=tuple(tiles[t] for t in nest.tiles),
+        repeats=tuple(replace(r, tile=tiles[r.tile], source=found.access(r.source, tiles)) for r in nest.repeats),
+    )
+    return found
