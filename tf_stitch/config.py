@@ -11,6 +11,7 @@ class Config:
     """How to stitch.
 
     max_cluster_size: TensorFlow nodes in one cluster, at most.
+    remote_stitching: join clusters that have no path between them.
     min_cluster_size: nodes that do work (constants and reshapes aside) below which a cluster is TOO_SMALL.
     exclude: names of TensorFlow ops, or of nodes, that are never stitched.
     cpu_baseline: "native" for this CPU, or x86-64-v2, x86-64-v3, x86-64-v4 for a model that travels.
@@ -18,6 +19,7 @@ class Config:
     """
 
     max_cluster_size: int = 400
+    remote_stitching: bool = True
     min_cluster_size: int = 2
     exclude: frozenset[str] = frozenset()
     cpu_baseline: str = "native"

@@ -66,11 +66,13 @@ def test_passes_over_bodies_keep_what_they_compute(case: Case) -> None:
     body = unroll_short_reductions(case.body)
     verify_body(body, FUNCTIONS, REDUCERS)
     assert_alike(_evaluated(body, case), _evaluated(case.body, case), body)
-    ordered, order = canonical_order(body)
+    found = canonical_order(body)
+    ordered = found.body
     verify_body(ordered, FUNCTIONS, REDUCERS)
-    moved = replace(case, inputs=[case.inputs[i] if t else None for i, t in zip(order, ordered.inputs, strict=True)])
-    assert_alike(_evaluated(ordered, moved), _evaluated(body, case), body)
-    assert canonical_order(ordered)[0] == ordered
+    inputs = [case.inputs[i] if t else None for i, t in zip(found.inputs, ordered.inputs, strict=True)]
+    wanted = _evaluated(body, case)
+    assert_alike(_evaluated(ordered, replace(case, inputs=inputs)), [wanted[i] for i in found.outputs], body)
+    assert canonical_order(ordered).body == ordered
 
 
 @tries(100)

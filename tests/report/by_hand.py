@@ -54,13 +54,15 @@ def layer_norm(prefix: str = "", name: str = "serve") -> Graph:
     return Graph(name, nodes, returned=frozenset({value("y")}), constants=constants)
 
 
-def stitched(*graphs: Graph, observer: pipeline.Observer | None = None) -> list[Stitched]:
+def stitched(
+    *graphs: Graph, observer: pipeline.Observer | None = None, config: Config | None = None
+) -> list[Stitched]:
     """What becomes of the graphs for x86-64-v3, up to the compiler."""
     target = Target.baseline("x86-64-v3")
     toolchain: Any = NoToolchain(target.requires)
-    return pipeline.stitch_all(graphs, Config(), target, toolchain, observer=observer)
+    return pipeline.stitch_all(graphs, config or Config(), target, toolchain, observer=observer)
 
 
-def explanation(*graphs: Graph, target: str = "model") -> Explanation:
-    explained = tuple(explained_graph(made, Config()) for made in stitched(*graphs))
+def explanation(*graphs: Graph, target: str = "model", config: Config | None = None) -> Explanation:
+    explained = tuple(explained_graph(made, config or Config()) for made in stitched(*graphs, config=config))
     return Explanation(target, "x86-64-v3", explained)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.report import by_hand
+from tf_stitch.config import Config
 from tf_stitch.report import text as text_module
 
 
@@ -71,7 +72,7 @@ def test_text_of_equal_clusters_is_one():
     both = {**graph.nodes, **by_hand.layer_norm("b/").nodes}
     twice = type(graph)("twice", both, constants=graph.constants | by_hand.layer_norm("b/").constants,
                         returned=graph.returned | by_hand.layer_norm("b/").returned)  # fmt: skip
-    text = str(by_hand.explanation(twice))
+    text = str(by_hand.explanation(twice, config=Config(remote_stitching=False)))
     assert text.count("one kernel") == 1
     assert "alike" in text
 

@@ -5,9 +5,13 @@
 
   1. Every node that may be stitched starts as a cluster of its own (legality.py); all others have a Rejection.
   2. In topological order, each node joins the clusters of the nodes that it reads, unless contracting them would
-     close a cycle through a node outside, or cross a frame, a branch or a device.
-  3. A cluster that the planner finds no loop nests for is grown again, asking the planner at every join.
-  4. What is not worth a kernel is dropped (profitability.py), with its reason.
+     close a cycle through a node outside (contraction.py), or cross a frame, a branch or a device.
+  3. A cluster that the planner finds no loop nests for is taken apart, and put together as far as it does (parts.py).
+  4. Clusters without a path between them are joined where that pays (remote.py).
+  5. What is not worth a kernel is dropped (profitability.py), with its reason.
+
+Nodes are visited in an order that does not depend on their names (order.py), and what was worked out for one block of
+a model is not worked out again for its copies (precedents.py): the time is about in proportion to the graph.
 
 Invariant after every join: contracting each cluster to one node leaves the graph acyclic.
 """
@@ -15,205 +19,218 @@ Invariant after every join: contracting each cluster to one node leaves the grap
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.names import identifier
 from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
-from tf_stitch.passes.expand import Expansion, expand
-from tf_stitch.passes.generalise import generalised
+from tf_stitch.passes.contraction import Contraction, frames, units_inside
+from tf_stitch.passes.expand import Expansion
+from tf_stitch.passes.order import canonical_positions
+from tf_stitch.passes.parts import take_apart
+from tf_stitch.passes.precedents import Precedents
+from tf_stitch.passes.remote import join_remote
 from tf_stitch.plan.groups import plan_groups
-from tf_stitch.plan.plan import StitchPlan
+
+_Part = tuple[list[str], Expansion]  # the nodes of a cluster, and its body under whatever names
 
 
 def cluster(graph: Graph, config: Config) -> Clustering:
     """Stage 3. Every node that is in no cluster has a Rejection, but for constants, arguments and variable reads."""
-    rejections: dict[str, Rejection] = {}
-    eligible: list[str] = []
-    views: set[str] = set()
-    folded = profitability.folded_nodes(graph)
-    for node in graph.nodes.values():
-        examined = legality.examine(graph, node, config)
-        if isinstance(examined, Rejection):
-            if not legality.is_silent(node):
-                rejections[node.name] = examined
-        elif node.name in folded:
-            rejections[node.name] = Rejection(
-                node.name, node.op, Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front"
-            )
-        else:
-            eligible.append(node.name)
-            if profitability.is_view(examined):
-                views.add(node.name)
-    position = {name: number for number, name in enumerate(graph.nodes)}
-    grown = _grow(graph, eligible, position, config, ask_planner=False, rejections=rejections)
-    clusters: list[Cluster] = []
-    names: dict[str, int] = {}
-    for members in grown:
+    return _Clusterer(graph, config).clustering()
+
+
+class _Clusterer:
+    """The steps, and what they have in common.
+
+    order: the place of each node in the canonical order. listed: its place in the graph, for people to read.
+    read: of each node, the outputs that others read or that the graph returns.
+    rejections: the first reason found for a node is the one that stays.
+    """
+
+    def __init__(self, graph: Graph, config: Config) -> None:
+        self.graph = graph
+        self.config = config
+        self.order = canonical_positions(graph)
+        self.listed = {name: number for number, name in enumerate(graph.nodes)}
+        self.precedents = Precedents(graph, lambda body: _planned_groups(body, config))
+        self.read = _values_read(graph)
+        self.rejections: dict[str, Rejection] = {}
+        self.views: frozenset[str] = frozenset()
+
+    def clustering(self) -> Clustering:
+        clusters: list[Cluster] = []
+        for around, eligible in self._eligible().items():
+            parts = [part for members in self._grown(eligible, around) for part in self._parts(members)]
+            for members in self._joined(parts, around):
+                clusters += self._finished(members)
+        clusters.sort(key=lambda c: self.listed[c.nodes[0]])
+        taken: dict[str, int] = {}
+        named = tuple(replace(c, name=_name(c, taken)) for c in clusters)
+        inside = {n for c in named for n in c.nodes}
+        return Clustering(named, tuple(r for name, r in self.rejections.items() if name not in inside))
+
+    def _reject(self, names: Iterable[str], reason: Reason, detail: str) -> None:
+        for name in names:
+            self.rejections.setdefault(name, Rejection(name, self.graph.nodes[name].op, reason, detail))
+
+    def _outputs(self, members: Sequence[str]) -> list[Value]:
+        """The values of `members` that others read, or that the graph returns."""
+        inside = set(members)
+        users = dict.fromkeys(u for name in members for u in self.graph.consumers[name] if u not in inside)
+        wanted = {v for user in users for v in self.graph.nodes[user].inputs if v.node in inside}
+        return [v for name in members for v in self.read[name] if v in wanted or v in self.graph.returned]
+
+    # -- step 1 --------------------------------------------------------------------------------------------
+
+    def _eligible(self) -> dict[frozenset[str], list[str]]:
+        """The nodes that may be stitched, in canonical order, by the loops that they are inside of."""
+        graph, views = self.graph, set[str]()
+        found: dict[frozenset[str], list[str]] = {}
+        folded = profitability.folded_nodes(graph)
+        for name in sorted(graph.nodes, key=self.order.__getitem__):
+            node = graph.nodes[name]
+            examined = legality.examine(graph, node, self.read[name], self.config, self.precedents)
+            if isinstance(examined, Rejection):
+                if not legality.is_silent(node):
+                    self.rejections[name] = examined
+            elif name in folded:
+                self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front")
+            else:
+                found.setdefault(frames(node), []).append(name)
+                if profitability.is_view(examined):
+                    views.add(name)
+        self.views = frozenset(views)
+        return found
+
+    # -- step 2 --------------------------------------------------------------------------------------------
+
+    def _grown(self, eligible: Sequence[str], around: frozenset[str]) -> list[list[str]]:
+        """The members of each cluster of nodes that read each other."""
+        graph = self.graph
+        contraction = Contraction(graph, self.order, units_inside(graph, around))
+        places = {contraction.unit(name): legality.Place.of([graph.nodes[name]]) for name in eligible}
+        for name in eligible:
+            for producer in dict.fromkeys(v.node for v in graph.nodes[name].inputs):
+                mine, theirs = contraction.unit(name), contraction.unit(producer) if producer in contraction else -1
+                if theirs not in places or mine == theirs:
+                    continue
+                place = places[mine].with_(places[theirs])
+                if isinstance(place, Reason):
+                    reason = place
+                elif len(contraction.members[mine]) + len(contraction.members[theirs]) > self.config.max_cluster_size:
+                    reason = Reason.NOT_PROFITABLE
+                else:
+                    reason = contraction.join(mine, theirs)
+                    if reason is None:
+                        places[contraction.unit(name)] = place
+                if reason is not None:
+                    self._reject([name], reason, f"beside {producer}")
+        return [contraction.members[unit] for unit in dict.fromkeys(contraction.unit(name) for name in eligible)]
+
+    # -- step 3 --------------------------------------------------------------------------------------------
+
+    def _parts(self, members: Sequence[str]) -> list[_Part]:
+        """The members less what need not be inside, as clusters that can be planned."""
+        kept = sorted(profitability.without_idle_movement(self.graph, set(members), self.views), key=self._listed)
+        self._reject(set(members) - set(kept), Reason.NOT_PROFITABLE, "moved for others only")
+        if not kept:
+            return []
+        outputs = self._outputs(kept)
+        if not outputs:
+            self._reject(kept, Reason.NOT_PROFITABLE, "nothing reads it")
+            return []
         try:
-            clusters.extend(_finish(graph, members, frozenset(views), position, config, rejections))
-        except Unsupported:  # step 3
-            for part in _grow(graph, members, position, config, ask_planner=True, rejections=rejections):
-                try:
-                    clusters.extend(_finish(graph, part, frozenset(views), position, config, rejections))
-                except Unsupported as refused:
-                    _reject(graph, part, rejections, refused.reason, refused.detail)
-    clusters = _without_cycles(graph, clusters, rejections)
-    clusters.sort(key=lambda c: position[c.nodes[0]])
-    named = tuple(_with_name(c, names) for c in clusters)
-    inside = {n for c in named for n in c.nodes}
-    return Clustering(named, tuple(r for name, r in rejections.items() if name not in inside))
+            return [(kept, self.precedents.planned(kept, outputs))]
+        except Unsupported as refusal:
+            if len(kept) == 1:
+                self._reject(kept, refusal.reason, refusal.detail)
+                return []
+            self._reject(kept, Reason.SCHEME, refusal.detail)
+        apart = take_apart(self.graph, kept, self.order, self._can_be_planned)
+        return [part for members in apart for part in self._parts(members)]
+
+    def _listed(self, name: str) -> int:
+        return self.listed[name]
+
+    def _can_be_planned(self, members: Sequence[str]) -> bool:
+        try:
+            self.precedents.planned(members, self._outputs(members))
+        except Unsupported:
+            return False
+        return True
+
+    # -- step 4 --------------------------------------------------------------------------------------------
+
+    def _joined(self, parts: Sequence[_Part], around: frozenset[str]) -> list[list[str]]:
+        """Clusters that have no path between them as one; and a look at the invariant.
+
+        TensorFlow would not raise at a cycle but abort, so clusters on one are dropped, whatever made it.
+        """
+        contraction = Contraction(
+            self.graph, self.order, units_inside(self.graph, around, [members for members, _ in parts])
+        )
+        sound = [part for number, part in enumerate(parts) if not contraction.stands_on_cycle(number)]
+        on_cycle = [part for number, part in enumerate(parts) if contraction.stands_on_cycle(number)]
+        self._reject((name for members, _ in on_cycle for name in members), Reason.CYCLE, "the cluster as a whole")
+        if not self.config.remote_stitching:
+            return [list(members) for members, _ in sound]
+        working = [part for part in sound if profitability.works(self.graph, part[0], self.views)]
+        idle = [list(part[0]) for part in sound if not profitability.works(self.graph, part[0], self.views)]
+        found: list[list[str]] = []
+        for together in join_remote(self.graph, contraction, working, self.config):
+            whole = sorted((n for number in together for n in working[number][0]), key=self._listed)
+            if len(together) == 1 or self._can_be_planned(whole):
+                found.append(whole)
+            else:
+                found += [list(working[number][0]) for number in together]
+        return found + idle
+
+    # -- step 5 --------------------------------------------------------------------------------------------
+
+    def _finished(self, members: Sequence[str]) -> list[Cluster]:
+        """The cluster made of `members`, or none if it does not pay."""
+        refusal = profitability.refusal(self.graph, members, self.views, self.config)
+        if refusal is not None:
+            self._reject(members, *refusal)
+            return []
+        found = self.precedents.general(members, self._outputs(members))
+        inside = set(members)
+        waited = (c for name in (*members, *found.constants) for c in self.graph.nodes[name].controls)
+        controls = tuple(dict.fromkeys(c for c in waited if c not in inside))
+        return [Cluster("", tuple(members), found.constants, found.inputs, found.outputs, controls, found.body)]
 
 
-def _grow(
-    graph: Graph,
-    eligible: Sequence[str],
-    position: dict[str, int],
-    config: Config,
-    *,
-    ask_planner: bool,
-    rejections: dict[str, Rejection],
-) -> list[list[str]]:
-    """Step 2: the members of each cluster, in topological order."""
-    cluster_of: dict[str, set[str]] = {name: {name} for name in eligible}
-    for name in eligible:
-        node = graph.nodes[name]
-        for value in dict.fromkeys(node.inputs):
-            mine, theirs = cluster_of[name], cluster_of.get(value.node)
-            if theirs is None or theirs is mine:
-                continue
-            reason = legality.compatible(graph, mine, theirs)
-            if reason is None and len(mine) + len(theirs) > config.max_cluster_size:
-                reason = Reason.NOT_PROFITABLE
-            if reason is None:
-                reason = legality.path_outside(graph, theirs, mine, position, cluster_of)
-            if reason is None and ask_planner and not _can_be_planned(graph, mine | theirs, position):
-                reason = Reason.SCHEME
-            if reason is not None:
-                rejections.setdefault(name, Rejection(name, node.op, reason, f"beside {value.node}"))
-                continue
-            joined = mine | theirs
-            for member in joined:
-                cluster_of[member] = joined
-    unique = {id(members): members for members in cluster_of.values()}
-    return [sorted(members, key=position.__getitem__) for members in unique.values()]
+def _values_read(graph: Graph) -> dict[str, list[Value]]:
+    """For each node, those of its outputs that others read or that the graph returns, in order."""
+    found: dict[str, set[Value]] = {name: set() for name in graph.nodes}
+    for node in graph.nodes.values():
+        for value in node.inputs:
+            if value.node in found:
+                found[value.node].add(value)
+    for value in graph.returned:
+        found[value.node].add(value)
+    return {name: sorted(values) for name, values in found.items()}
 
 
-def _outputs(graph: Graph, members: Sequence[str]) -> list[Value]:
-    """The values of `members` that others read, or that the graph returns."""
-    inside = set(members)
-    found: dict[Value, None] = {}
-    for name in members:
-        read = {
-            v
-            for user in graph.consumers[name]
-            if user not in inside
-            for v in graph.nodes[user].inputs
-            if v.node == name
-        }
-        read |= {v for v in graph.returned if v.node == name}
-        found.update(dict.fromkeys(sorted(read)))
-    return list(found)
-
-
-def _can_be_planned(graph: Graph, members: set[str], position: dict[str, int]) -> bool:
-    ordered = sorted(members, key=position.__getitem__)
-    try:
-        _planned(expand(graph, ordered, _outputs(graph, ordered)))
-    except Unsupported:
-        return False
-    return True
-
-
-def _finish(
-    graph: Graph,
-    members: Sequence[str],
-    views: frozenset[str],
-    position: dict[str, int],
-    config: Config,
-    rejections: dict[str, Rejection],
-) -> list[Cluster]:
-    """The cluster made of `members`, or none if it does not pay.
+def _planned_groups(body: Body, config: Config) -> int:
+    """The number of groups that a body is planned as; lowered too, since not every plan can be.
 
     Raises:
-      Unsupported: where it cannot be planned as a whole.
+      Unsupported: where there is no plan.
     """
-    kept = sorted(profitability.without_idle_movement(graph, set(members), views), key=position.__getitem__)
-    _reject(graph, set(members) - set(kept), rejections, Reason.NOT_PROFITABLE, "moved for others only")
-    outputs = _outputs(graph, kept)
-    refusal = (
-        profitability.refusal(graph, kept, views, config) if outputs else (Reason.NOT_PROFITABLE, "nothing reads it")
-    )
-    if refusal is not None:
-        _reject(graph, kept, rejections, *refusal)
-        return []
-    found = expand(graph, kept, outputs)
-    groups = len(_planned(found).groups)
-    found = next((g for g in generalised(graph, kept, found) if _plans_as_well(g, groups)), found)
-    inside = set(kept)
-    controls = dict.fromkeys(
-        c for name in (*kept, *found.constants) for c in graph.nodes[name].controls if c not in inside
-    )
-    return [Cluster("", tuple(kept), found.constants, found.inputs, found.outputs, tuple(controls), found.body)]
-
-
-def _planned(found: Expansion) -> StitchPlan:
-    """The plan of a body; lowered too, since not every plan can be.
-
-    Raises:
-      Unsupported: where there is none.
-    """
-    plan = plan_groups(found.body)
+    plan = plan_groups(body)
     lower(plan, "")
-    return plan
+    return len(plan.groups)
 
 
-def _plans_as_well(found: Expansion, groups: int) -> bool:
-    try:
-        return len(_planned(found).groups) == groups
-    except Unsupported:
-        return False
-
-
-def _reject(graph: Graph, names: Iterable[str], rejections: dict[str, Rejection], reason: Reason, detail: str) -> None:
-    for name in names:
-        rejections.setdefault(name, Rejection(name, graph.nodes[name].op, reason, detail))
-
-
-def _without_cycles(graph: Graph, clusters: list[Cluster], rejections: dict[str, Rejection]) -> list[Cluster]:
-    """The invariant, checked: TensorFlow would not raise at a cycle but abort. Clusters on one are dropped."""
-    home = {name: number for number, found in enumerate(clusters) for name in found.nodes}
-
-    def place(name: str) -> int | str:
-        return home.get(name, name)
-
-    waiting: dict[int | str, int] = {place(name): 0 for name in graph.nodes}
-    edges: dict[int | str, list[int | str]] = {key: [] for key in waiting}
-    for name, users in graph.consumers.items():
-        for user in users:
-            mine, theirs = place(name), place(user)
-            if mine != theirs and not legality.is_back_edge(graph.nodes[name]):
-                edges[mine].append(theirs)
-                waiting[theirs] += 1
-    ready = [key for key, count in waiting.items() if not count]
-    while ready:
-        for reader in edges[ready.pop()]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                ready.append(reader)
-    for number, found in enumerate(clusters):
-        if waiting.get(number):
-            _reject(graph, found.nodes, rejections, Reason.CYCLE, "the cluster as a whole")
-    return [found for number, found in enumerate(clusters) if not waiting.get(number)]
-
-
-def _with_name(found: Cluster, taken: dict[str, int]) -> Cluster:
+def _name(found: Cluster, taken: dict[str, int]) -> str:
     parts = found.nodes[-1].split("/")[-3:]
     name = identifier("_".join(parts))
     taken[name] = taken.get(name, 0) + 1
-    if taken[name] > 1:
-        name = f"{name}_{taken[name]}"
-    return Cluster(name, found.nodes, found.constants, found.inputs, found.outputs, found.controls, found.body)
+    return name if taken[name] == 1 else f"{name}_{taken[name]}"

@@ -16,7 +16,7 @@ from tf_stitch.passes.unroll import unroll_short_reductions
 
 @dataclass(frozen=True)
 class Expansion:
-    """Nodes written as a body, with the values that its inputs and outputs stand for.
+    """Nodes written as a body, with the values that its inputs and outputs stand for; both in canonical order.
 
     constants: the Const nodes that were read statically or as scalars.
     """
@@ -30,7 +30,7 @@ class Expansion:
 def expand(
     graph: Graph, names: Sequence[str], outputs: Sequence[Value], types: Mapping[Value, TensorType] | None = None
 ) -> Expansion:
-    """Expands `names` (in topological order); `outputs` are the values that others read.
+    """Expands `names` (in topological order); `outputs` are the values that others read, in any order.
 
     types: of inputs, where they are to be others than the graph says.
 
@@ -80,9 +80,14 @@ def expand(
             )
         results.append(step)
     body = unroll_short_reductions(builder.finish(results))
-    canonical, order = canonical_order(_with_input_origins(body))
+    ordered = canonical_order(_with_input_origins(body))
     sources = tuple(inputs)
-    return Expansion(canonical_symbols(canonical), tuple(sources[i] for i in order), tuple(outputs), tuple(constants))
+    return Expansion(
+        canonical_symbols(ordered.body),
+        tuple(sources[i] for i in ordered.inputs),
+        tuple(outputs[i] for i in ordered.outputs),
+        tuple(constants),
+    )
 
 
 def _data_operands(graph: Graph, names: Sequence[str]) -> set[Value]:

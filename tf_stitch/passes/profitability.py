@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason
 from tf_stitch.ir.body import Input, Reshape
-from tf_stitch.ir.graph import Graph, Value
+from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes.expand import Expansion
@@ -18,6 +18,10 @@ _FOLDED_INTO = {
     "MatMul": frozenset("BiasAdd Relu Relu6 Elu LeakyRelu Tanh Sigmoid".split()),
 }
 _ACTIVATIONS = frozenset("Relu Relu6 Elu LeakyRelu Tanh Sigmoid".split())
+# Words in the names of ops that compute for long; so does a call of a function or a loop.
+_COMPUTE_INTENSIVE = tuple(
+    "MatMul Conv Einsum FFT Cholesky Svd Eig Lu Qr Solve RNN LSTM GRU Attention Call While XlaLaunch".split()
+)
 # Not worth a kernel, however many of them.
 _TINY = 16  # elements
 _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could be measured
@@ -50,10 +54,11 @@ def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]
 
 def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
     users = graph.consumers[name]
-    leaves = any(u not in members for u in users) or any(v.node == name for v in graph.returned)
+    node = graph.nodes[name]
+    returned = any(Value(name, i) in graph.returned for i in range(len(node.types)))
+    leaves = returned or any(u not in members for u in users)
     if not leaves:
         return False
-    node = graph.nodes[name]
     source = node.inputs[0]
     read_inside = any(u in members for u in users)
     if source.node not in members:  # out with it, unless it would then stand both behind the cluster and before it
@@ -71,6 +76,11 @@ def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
     if source.node not in members:
         return True
     return len(graph.consumers[source.node]) > 1 or source in graph.returned
+
+
+def is_compute_intensive(node: Node) -> bool:
+    """Whether a node computes for so long that others should not keep it waiting."""
+    return node.op not in OPS and any(word in node.op for word in _COMPUTE_INTENSIVE)
 
 
 def folded_nodes(graph: Graph) -> frozenset[str]:
@@ -114,6 +124,11 @@ def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config:
     if len(working) < _SMALL_CLUSTER and all(_is_tiny(graph, n) for n in working):
         return Reason.TOO_SMALL, f"{len(working)} node(s) of a few elements each"
     return None
+
+
+def works(graph: Graph, members: Sequence[str], views: frozenset[str]) -> bool:
+    """Whether a cluster does more than move and fill: only then is another one's kernel the better for it."""
+    return any(n not in views and _works(graph, n) for n in members)
 
 
 def _is_tiny(graph: Graph, name: str) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tf_stitch.errors import Reason
-from tf_stitch.passes import legality
+from tf_stitch.passes.contraction import Contraction, frames, units_inside
+from tf_stitch.passes.legality import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +40,13 @@ def neighbours_of(cluster: Cluster, stitched: Stitched, config: Config) -> tuple
     graph = stitched.graph
     rejections = {r.node: r for r in stitched.rejections}
     home = {name: made.cluster for made in stitched.clusters for name in made.cluster.nodes}
+    contraction = _contraction(graph, cluster, stitched)
     found: dict[tuple[str, str], Neighbour] = {}
     for name, side in _beside(graph, cluster):
         node = graph.nodes[name]
         if name in home:
             other = home[name]
-            reason, detail = _between(graph, cluster, other, stitched, config)
+            reason, detail = _between(graph, cluster, other, contraction, config)
             key = (side, other.name)
             found.setdefault(key, Neighbour(name, node.op, side, reason.name, reason.value, detail, other.name))
         elif name in rejections:
@@ -66,17 +68,22 @@ def _beside(graph: Graph, cluster: Cluster) -> Iterator[tuple[str, str]]:
                 yield user, "after"
 
 
-def _between(graph: Graph, cluster: Cluster, other: Cluster, stitched: Stitched, config: Config) -> tuple[Reason, str]:
-    position = {name: number for number, name in enumerate(graph.nodes)}
-    mine, theirs = set(cluster.nodes), set(other.nodes)
-    reason = legality.compatible(graph, set(cluster.nodes), set(other.nodes))
-    if reason is not None:
-        return reason, ""
-    if len(mine) + len(theirs) > config.max_cluster_size:
+def _between(
+    graph: Graph, cluster: Cluster, other: Cluster, contraction: Contraction, config: Config
+) -> tuple[Reason, str]:
+    place, their_place = (Place.of(graph.nodes[n] for n in c.nodes) for c in (cluster, other))
+    common = place.with_(their_place)
+    if isinstance(common, Reason):
+        return common, ""
+    if len(cluster.nodes) + len(other.nodes) > config.max_cluster_size:
         return Reason.NOT_PROFITABLE, f"together more than {config.max_cluster_size} nodes"
-    members = {name: set(made.cluster.nodes) for made in stitched.clusters for name in made.cluster.nodes}
-    for first, second in ((theirs, mine), (mine, theirs)):
-        reason = legality.path_outside(graph, first, second, position, members)
-        if reason is not None:
-            return reason, ""
-    return Reason.SCHEME, "no loop nests were found for both together"
+    reason = contraction.path(contraction.unit(cluster.nodes[0]), contraction.unit(other.nodes[0]))
+    return (Reason.SCHEME, "no loop nests were found for both together") if reason is None else (reason, "")
+
+
+def _contraction(graph: Graph, cluster: Cluster, stitched: Stitched) -> Contraction:
+    """What the graph is for this cluster, with all clusters as they are."""
+    around = frames(graph.nodes[cluster.nodes[0]])
+    sets = [c.cluster.nodes for c in stitched.clusters if frames(graph.nodes[c.cluster.nodes[0]]) == around]
+    order = {name: number for number, name in enumerate(graph.nodes)}
+    return Contraction(graph, order, units_inside(graph, around, sets))
