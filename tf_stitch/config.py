@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from tf_stitch.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Config:
     """How to stitch.
 
+    Four switches each take one idea of the method away, to see what it is worth; by default all are on.
+
+    adaptive_mapping: loop nests follow their shape: long rows are split over threads, short ones packed.
+    dominant_merging: reductions and outputs that run over the same elements share a loop nest.
+    global_scheme: values are kept in scratch between the loop nests of a kernel; off, a cluster ends there.
+    remote_stitching: clusters that have no path between them become one kernel.
+
     max_cluster_size: TensorFlow nodes in one cluster, at most.
-    remote_stitching: join clusters that have no path between them.
     min_cluster_size: nodes that do work (constants and reshapes aside) below which a cluster is TOO_SMALL.
     exclude: names of TensorFlow ops, or of nodes, that are never stitched.
     cpu_baseline: "native" for this CPU, or x86-64-v2, x86-64-v3, x86-64-v4 for a model that travels.
     compiler_timeout: seconds for one run of the compiler.
     """
 
-    max_cluster_size: int = 400
+    adaptive_mapping: bool = True
+    dominant_merging: bool = True
+    global_scheme: bool = True
     remote_stitching: bool = True
+    max_cluster_size: int = 400
     min_cluster_size: int = 2
     exclude: frozenset[str] = frozenset()
     cpu_baseline: str = "native"
     compiler_timeout: float = 60.0
+
+    def without(self, names: Iterable[str]) -> Config:
+        """This config with the switches of these names off.
+
+        Raises:
+          UsageError: for a name that is no switch.
+        """
+        names = list(names)
+        for name in names:
+            if name not in ABLATIONS:
+                raise UsageError(f"'{name}' is not a switch that can be taken away; those are {', '.join(ABLATIONS)}")
+        return replace(self, **dict.fromkeys(names, False))  # pyright: ignore[reportArgumentType]
+
+    @property
+    def ablated(self) -> tuple[str, ...]:
+        """The switches that are off."""
+        return tuple(name for name in ABLATIONS if not getattr(self, name))
+
+
+ABLATIONS = tuple(field.name for field in fields(Config) if field.default is True)
+
+
+def default_config() -> Config:
+    """The config where none is given: TF_STITCH_ABLATE is a list of switches to turn off, comma-separated.
+
+    Raises:
+      UsageError: for a name that is no switch.
+    """
+    names = os.environ.get("TF_STITCH_ABLATE", "")
+    return Config().without(name.strip() for name in names.split(",") if name.strip())
 
 
 def strict() -> bool:

@@ -86,7 +86,7 @@ def stitch_all(
         drafts.append([])
         for found in clustering.clusters:
             try:
-                drafts[-1].append(_compile(found, target, see))
+                drafts[-1].append(_compile(found, config, target, see))
             except Unsupported as refused:
                 rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
             except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
@@ -138,12 +138,12 @@ class _Draft:
     source: Source
 
 
-def _compile(found: Cluster, target: Target, see: Observer) -> _Draft:
+def _compile(found: Cluster, config: Config, target: Target, see: Observer) -> _Draft:
     """Stages 4 to 6."""
     see("cluster", found)
-    plan = plan_groups(found.body)
+    plan = plan_groups(found.body, dominant_merging=config.dominant_merging)
     see("plan", plan)
-    kernel, schedules = schedule(lower(plan, kernel_name(plan)), target)
+    kernel, schedules = schedule(lower(plan, kernel_name(plan)), target, adaptive=config.adaptive_mapping)
     see("kernel", (kernel, schedules))
     if verifying():
         verify_plan(plan)

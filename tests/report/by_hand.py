@@ -54,9 +54,7 @@ def layer_norm(prefix: str = "", name: str = "serve") -> Graph:
     return Graph(name, nodes, returned=frozenset({value("y")}), constants=constants)
 
 
-def stitched(
-    *graphs: Graph, observer: pipeline.Observer | None = None, config: Config | None = None
-) -> list[Stitched]:
+def stitched(*graphs: Graph, observer: pipeline.Observer | None = None, config: Config | None = None) -> list[Stitched]:
     """What becomes of the graphs for x86-64-v3, up to the compiler."""
     target = Target.baseline("x86-64-v3")
     toolchain: Any = NoToolchain(target.requires)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.config import Config
+from tf_stitch.config import ABLATIONS, Config, default_config
 from tf_stitch.report.text import human_bytes, printable
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ _DEFAULT = Config()
     show_default=True,
     help="TensorFlow nodes in one kernel, at most.",
 )
+@click.option(
+    "--ablate",
+    metavar="SWITCH",
+    type=click.Choice(ABLATIONS),
+    multiple=True,
+    help=f"Take one idea of the method away, to see what it is worth: {', '.join(ABLATIONS)}. May be given again.",
+)
 @output.json_option
 @click.pass_context
 def convert(
@@ -56,6 +64,7 @@ def convert(
     cpu_baseline: str,
     exclude: tuple[str, ...],
     max_cluster_size: int,
+    ablate: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Stitches the SavedModel in SRC and writes it to DST.
@@ -66,7 +75,12 @@ def convert(
     output.import_tensorflow()
     from tf_stitch.frontend.saved_model import convert_saved_model
 
-    config = Config(max_cluster_size=max_cluster_size, exclude=frozenset(exclude), cpu_baseline=cpu_baseline)
+    config = replace(
+        default_config().without(ablate),
+        max_cluster_size=max_cluster_size,
+        exclude=frozenset(exclude),
+        cpu_baseline=cpu_baseline,
+    )
     with output.progress() as progress:
         conversion = convert_saved_model(source, destination, config=config, force=force, progress=progress)
     for warning in conversion.warnings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from tf_stitch.cli import output
 from tf_stitch.cli.convert import BASELINES
 from tf_stitch.cli.exit_codes import Exit
+from tf_stitch.config import ABLATIONS, default_config
 from tf_stitch.errors import UsageError
 
 
@@ -30,6 +32,7 @@ from tf_stitch.errors import UsageError
     show_default=True,
     help="As for convert.",
 )
+@click.option("--ablate", metavar="SWITCH", type=click.Choice(ABLATIONS), multiple=True, help="As for convert.")
 @output.json_option
 @click.pass_context
 def explain(
@@ -40,6 +43,7 @@ def explain(
     as_dot: bool,
     node: str | None,
     cpu_baseline: str,
+    ablate: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Tells what would be stitched of the SavedModel in PATH, how, and why the rest would not.
@@ -51,11 +55,11 @@ def explain(
     if not path.is_dir():
         raise UsageError(f"{path} does not exist; give the directory of a SavedModel.")
     output.import_tensorflow()
-    from tf_stitch.config import Config
     from tf_stitch.report.explain import explain as explain_model
 
+    config = replace(default_config().without(ablate), cpu_baseline=cpu_baseline)
     with output.quietly("planning"):
-        explanation = explain_model(path, config=Config(cpu_baseline=cpu_baseline))
+        explanation = explain_model(path, config=config)
     if html_path is not None:
         try:
             html_path.write_text(explanation.to_html(), encoding="utf-8")

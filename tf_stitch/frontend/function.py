@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 
-from tf_stitch.config import Config, enabled
+from tf_stitch.config import Config, default_config, enabled
 from tf_stitch.frontend import grappler
 from tf_stitch.frontend.options import FunctionCallOptions, is_stitched, stitched_config, stitched_options
 
@@ -95,14 +95,14 @@ def function(func: Any = None, *args: Any, config: Config | None = None, **kwarg
     A function with `jit_compile=True` belongs to XLA, and is left to it. One that is called from another
     tf.function becomes part of it, and is stitched where that one is.
 
-    config: how to stitch; the default is `Config()`.
+    config: how to stitch; the default is `Config()`, less what TF_STITCH_ABLATE names.
     """
     if func is None:
         return lambda func: function(func, *args, config=config, **kwargs)
     made = tf.function(func, *args, **kwargs)
     if kwargs.get("jit_compile"):
         return made
-    return _as_stitched(made, grappler.params_of(config or Config()))
+    return _as_stitched(made, grappler.params_of(config or default_config()))
 
 
 def _as_stitched(made: Any, params: str) -> StitchedFunction:
@@ -123,7 +123,7 @@ def stitching(config: Config | None = None) -> Iterator[None]:
         return
     tf_context = _context()
     own = tf_context.function_call_options
-    tf_context.function_call_options = stitched_options(own, grappler.params_of(config or Config()))
+    tf_context.function_call_options = stitched_options(own, grappler.params_of(config or default_config()))
     try:
         yield
     finally:
@@ -186,7 +186,7 @@ _everywhere = _Everywhere()
 def enable(config: Config | None = None) -> None:
     """From now on every tf.function that is called in this process, in any thread, is stitched."""
     if enabled():
-        _everywhere.switch(grappler.params_of(config or Config()))
+        _everywhere.switch(grappler.params_of(config or default_config()))
 
 
 def disable() -> None:

@@ -19,7 +19,7 @@ from google.protobuf import text_format
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from tf_stitch.config import Config
+from tf_stitch.config import Config, default_config
 from tf_stitch.errors import Reason, StitchError, UsageError
 from tf_stitch.frontend.conversion import Conversion, converted_clusters
 from tf_stitch.frontend.convertible import fetched_names, redirect_contexts, refusals
@@ -71,7 +71,7 @@ def convert_saved_model(
     if _is_stitched(saved_model):
         nodes = _count_nodes(saved_model)
         return Conversion(source, None, nodes, nodes, already_stitched=True)
-    config = config or Config()
+    config = config or default_config()
     tell = progress or _say_nothing
     units, skipped = units_of(saved_model, progress)
     results = engine_for(config).stitch([u.graph for u in units], progress)

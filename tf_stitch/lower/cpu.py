@@ -86,10 +86,16 @@ class Schedule:
     joined: bool = False
 
 
-def schedule(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Schedule, ...]]:
-    """The kernel with its short rows packed, and a schedule for each of its nests."""
+def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[Kernel, tuple[Schedule, ...]]:
+    """The kernel with its short rows packed, and a schedule for each of its nests.
+
+    adaptive: without it a nest of rows is ROWS and any other BLOCKS, whatever its shape: nothing is packed, split, turned
+      or joined.
+    """
+    if not adaptive:
+        return kernel, tuple(_schedule(nest, kernel, target, adaptive=False) for nest in kernel.nests)
     kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
-    schedules = [_schedule(nest, kernel, target) for nest in kernel.nests]
+    schedules = [_schedule(nest, kernel, target, adaptive=True) for nest in kernel.nests]
     rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
     together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
     return kernel, tuple(replace(s, joined=n in together) for n, s in enumerate(schedules))
@@ -165,9 +171,9 @@ def _packed(nest: Nest, target: Target) -> Nest:
     return replace(nest, outer=(), inner=(length,), sweeps=(sweep,), repeats=tuple(repeats.values()))
 
 
-def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
+def _schedule(nest: Nest, kernel: Kernel, target: Target, *, adaptive: bool) -> Schedule:
     native = _native(nest, target)
-    if nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest)):
+    if adaptive and nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest)):
         return _down(nest, native, target)
     lanes = native * _vectors(nest, target)
     extent = nest.inner[-1]
@@ -181,7 +187,7 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
             body = "narrow"
     elif extent.coefficient % lanes == 0:
         body = "wide"
-    if _by_columns(nest, native):
+    if adaptive and _by_columns(nest, native):
         period = extent.coefficient
         lanes = math.gcd(native * _vectors_down_columns(target), period)
         return Schedule(Driver.COLUMNS, lanes, native, "wide", max(1, _ELEMENTWISE_BLOCK // period))
@@ -192,7 +198,7 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target) -> Schedule:
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)
     longest = _longest(extent, kernel)
-    if len(nest.inner) > 1:
+    if len(nest.inner) > 1 or not adaptive:
         return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK)
     if longest is None or longest > 2 * _REDUCTION_BLOCK:
         return Schedule(Driver.ROWS_OR_SPLIT, lanes, native, body, _REDUCTION_BLOCK)

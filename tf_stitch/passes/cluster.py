@@ -36,6 +36,7 @@ from tf_stitch.passes.parts import take_apart
 from tf_stitch.passes.precedents import Precedents
 from tf_stitch.passes.remote import join_remote
 from tf_stitch.plan.groups import plan_groups
+from tf_stitch.plan.plan import Scheme
 
 _Part = tuple[list[str], Expansion]  # the nodes of a cluster, and its body under whatever names
 
@@ -224,7 +225,9 @@ def _planned_groups(body: Body, config: Config) -> int:
     Raises:
       Unsupported: where there is no plan.
     """
-    plan = plan_groups(body)
+    plan = plan_groups(body, dominant_merging=config.dominant_merging)
+    if not config.global_scheme and Scheme.GLOBAL in plan.schemes.values():
+        raise Unsupported(Reason.SCHEME, "a value would be kept between loop nests, and global_scheme is off")
     lower(plan, "")
     return len(plan.groups)
 

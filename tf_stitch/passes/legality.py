@@ -17,6 +17,7 @@ from tf_stitch.passes.precedents import Precedents
 # Nodes that hold or pass on what others compute. There is nothing to explain about their not being stitched.
 _SILENT = frozenset("Const Placeholder PlaceholderWithDefault _Arg _Retval NoOp VarHandleOp ReadVariableOp".split())
 
+
 def examine(
     graph: Graph, node: Node, read: Sequence[Value], config: Config, precedents: Precedents
 ) -> Expansion | Rejection:

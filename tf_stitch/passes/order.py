@@ -63,7 +63,7 @@ def _down(graph: Graph) -> dict[str, bytes]:
 def _up(graph: Graph, down: Mapping[str, bytes]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     returned = {value.node for value in graph.returned} | graph.fetched
-    for name in reversed(graph.nodes):
+    for name in reversed(list(graph.nodes)):
         read: list[bytes] = []
         for user in graph.consumers[name]:
             node = graph.nodes[user]
@@ -91,14 +91,15 @@ def type_text(type_: TensorType) -> str:
 
 
 def attribute_texts(node: Node) -> list[str]:
-    """The attributes that say what a node computes: those that begin with an underscore are for TensorFlow's runtime."""
+    """The attributes that say what a node computes: one that begins with an underscore is for TensorFlow's runtime."""
     return [f"{name}={text_of(value)}" for name, value in sorted(node.attributes.items()) if not name.startswith("_")]
 
 
 def text_of(value: Any) -> str:
     """Equal for equal values, to the bit."""
     if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
+        array: np.ndarray[Any, np.dtype[Any]] = value
+        return f"{array.dtype}{array.shape}{array.tobytes().hex()}"
     if isinstance(value, tuple):
         return f"({','.join(text_of(v) for v in value)})"  # pyright: ignore[reportUnknownVariableType]
     return repr(value)

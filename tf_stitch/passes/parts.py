@@ -12,6 +12,7 @@ whole. The planner is asked for about as many nodes as the cluster has, times th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Graph
 from tf_stitch.passes.contraction import Contraction
@@ -22,35 +23,51 @@ def take_apart(
 ) -> list[list[str]]:
     """The parts of a cluster that cannot be planned; each of one node at least, which may have no plan either."""
     contraction = Contraction(graph, order, [[name] for name in members])
+    ordered = [name for unit in contraction.in_order() for name in contraction.members[unit]]
+    parts = _Parts(graph, contraction, order, can_be_planned)
+    parts.halve(ordered)
+    return [sorted(contraction.members[unit], key=order.__getitem__) for unit in parts.of(ordered)]
 
-    def units(names: Sequence[str]) -> list[int]:
-        return list(dict.fromkeys(contraction.unit(name) for name in names))
 
-    def planned_together(names: Sequence[str]) -> bool:
-        return can_be_planned(sorted(names, key=order.__getitem__))
+@dataclass(frozen=True)
+class _Parts:
+    graph: Graph
+    contraction: Contraction
+    order: Mapping[str, int]
+    can_be_planned: Callable[[Sequence[str]], bool]
 
-    def join_all(names: Sequence[str]) -> None:
-        inside = set(names)
-        for name in names:
-            for value in graph.nodes[name].inputs:
-                if value.node in inside and contraction.unit(name) != contraction.unit(value.node):
-                    contraction.join(contraction.unit(name), contraction.unit(value.node))
+    def of(self, names: Sequence[str]) -> list[int]:
+        """The parts that the names are in so far."""
+        return list(dict.fromkeys(self.contraction.unit(name) for name in names))
 
-    def solve(names: Sequence[str]) -> None:
+    def halve(self, names: Sequence[str]) -> None:
+        """Makes parts of nodes that cannot be planned together."""
         first, second = names[: len(names) // 2], names[len(names) // 2 :]
         for half in (first, second):
             if len(half) > 1:
-                if planned_together(half):
-                    join_all(half)
+                if self.can_be_planned(sorted(half, key=self.order.__getitem__)):
+                    self.join_neighbours(half)
                 else:
-                    solve(half)
-        for name in (contraction.members[unit][0] for unit in units(second)):
-            for other in (contraction.members[unit][0] for unit in units(first)):
-                mine, theirs = contraction.unit(name), contraction.unit(other)
-                if mine != theirs and contraction.adjacent(mine, theirs):
-                    if planned_together(contraction.members[mine] + contraction.members[theirs]):
-                        contraction.join(mine, theirs)
+                    self.halve(half)
+        for name in [self.contraction.members[unit][0] for unit in self.of(second)]:
+            for other in [self.contraction.members[unit][0] for unit in self.of(first)]:
+                self.join_if_planned(name, other)
 
-    ordered = [name for unit in contraction.in_order() for name in contraction.members[unit]]
-    solve(ordered)
-    return [sorted(contraction.members[unit], key=order.__getitem__) for unit in units(ordered)]
+    def join_neighbours(self, names: Sequence[str]) -> None:
+        """Joins nodes that can be planned together, as far as they read each other."""
+        inside = set(names)
+        for name in names:
+            for value in self.graph.nodes[name].inputs:
+                if value.node in inside:
+                    mine, theirs = self.contraction.unit(name), self.contraction.unit(value.node)
+                    if mine != theirs:
+                        self.contraction.join(mine, theirs)
+
+    def join_if_planned(self, name: str, other: str) -> None:
+        """Joins the parts of two nodes where one reads the other and the planner agrees."""
+        mine, theirs = self.contraction.unit(name), self.contraction.unit(other)
+        if mine == theirs or not self.contraction.adjacent(mine, theirs):
+            return
+        both = self.contraction.members[mine] + self.contraction.members[theirs]
+        if self.can_be_planned(sorted(both, key=self.order.__getitem__)):
+            self.contraction.join(mine, theirs)

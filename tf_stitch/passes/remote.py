@@ -75,7 +75,9 @@ def _depths(graph: Graph, contraction: Contraction) -> dict[int, int]:
     """
     units = list(contraction.in_order())
     intensive = {
-        unit for unit in units if any(profitability.is_compute_intensive(graph.nodes[n]) for n in contraction.members[unit])
+        unit
+        for unit in units
+        if any(profitability.is_compute_intensive(graph.nodes[n]) for n in contraction.members[unit])
     }
     before: dict[int, int] = {}
     leads_to_one: set[int] = set()

@@ -39,18 +39,21 @@ from tf_stitch.plan.indexing import (
 )
 from tf_stitch.plan.plan import Group, Instance, Scheme, StitchPlan
 
+_STRANGERS = 8  # anchors of one group that have no elements in common
 _MAX_CUTS = 32  # of axes, in one group; a reshape chain of real models needs three or four
 
 
-def plan_groups(body: Body) -> StitchPlan:
+def plan_groups(body: Body, *, dominant_merging: bool = True) -> StitchPlan:
     """Plans a body.
+
+    dominant_merging: let anchors share a group; without it each is the dominant of its own.
 
     Raises:
       Unsupported: where no legal plan was found; the reason is SCHEME.
     """
     dear: set[int] = set()
     while True:
-        drafts = _assign(body, dear)
+        drafts = _assign(body, dear, dominant_merging=dominant_merging)
         redundant = _dear_and_repeated(body, drafts) - dear
         if not redundant:
             return _finish(body, drafts)
@@ -81,9 +84,10 @@ class _Draft:
         )  # fmt: skip
 
 
-def _assign(body: Body, dear: set[int]) -> list[_Draft]:
+def _assign(body: Body, dear: set[int], *, dominant_merging: bool) -> list[_Draft]:
     """Step 2: a group for every anchor."""
     identities = count()
+    spaces = _spaces(body)
     drafts: list[_Draft] = []
     home: dict[int, int] = {}  # anchor -> the group that computes it
     reductions = [i for i, s in enumerate(body.steps) if isinstance(s.op, Reduce)]
@@ -92,7 +96,9 @@ def _assign(body: Body, dear: set[int]) -> list[_Draft]:
     order = sorted(set(reductions) | dear) + sorted(set(outputs) - dear)
     for anchor in order:
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
-        for position in range(earliest, len(drafts)):
+        for position in range(earliest if dominant_merging else len(drafts), len(drafts)):
+            if not _may_hold(body, drafts[position], anchor, spaces):
+                continue
             grown = _grow(body, drafts[position], anchor, home, position)
             if grown is not None:
                 drafts[position] = grown
@@ -108,6 +114,46 @@ def _assign(body: Body, dear: set[int]) -> list[_Draft]:
         if anchor not in drafts[home[anchor]].stored:
             drafts[home[anchor]].stored.append(anchor)
     return drafts
+
+
+def _spaces(body: Body) -> list[int]:
+    """A number for each step, the same for steps that run over the same elements: one reads the other's, one to one.
+
+    Neither a broadcast nor a scalar connects: two updates of variables, scaled by one norm, have nothing in common.
+    """
+    parent = list(range(len(body.steps)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    for index, step in enumerate(body.steps):
+        for operand in step.operands:
+            scalar = step.type.size.is_one or body.steps[operand].type.size.is_one
+            if not scalar and not isinstance(step.op, Broadcast):
+                parent[root(index)] = root(operand)
+    return [root(i) for i in range(len(parent))]
+
+
+def _may_hold(body: Body, draft: _Draft, anchor: int, spaces: list[int]) -> bool:
+    """Whether a group is worth a try: it runs over the anchor's elements, or over others that are as many.
+
+    Of others it takes a few, for each is one more stream through memory.
+    """
+    over = {_runs_over(body, a) for a in draft.proposals}
+    mine = _runs_over(body, anchor)
+    if spaces[mine] in {spaces[step] for step in over}:
+        return True
+    size = body.steps[mine].type.size
+    return len(over) < _STRANGERS and size in (_extent(draft.outer + draft.inner), _extent(draft.outer))
+
+
+def _runs_over(body: Body, anchor: int) -> int:
+    """The step whose elements an anchor's loop nest runs over."""
+    step = body.steps[anchor]
+    return step.operands[0] if isinstance(step.op, Reduce) else anchor
 
 
 def _anchor_dependencies(body: Body, anchors: set[int]) -> list[frozenset[int]]:

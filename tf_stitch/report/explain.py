@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch import pipeline
-from tf_stitch.config import Config
+from tf_stitch.config import Config, default_config
 from tf_stitch.errors import UsageError
 from tf_stitch.plan.target import Target
 from tf_stitch.report.explanation import Explanation, explained_graph
@@ -46,18 +46,19 @@ def explain(
         name = getattr(target, "__name__", None) or type(target).__name__
     else:
         raise UsageError(f"{target!r} cannot be explained; give a SavedModel's directory or a function.")
-    config = config or Config()
+    config = config or default_config()
     cpu = Target.baseline(config.cpu_baseline)
     results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))
     explained = tuple(explained_graph(result, config) for result in results)
-    return Explanation(name, cpu.isa, explained, found.skipped, found.already)
+    return Explanation(name, cpu.isa, explained, found.skipped, found.already, config.ablated)
 
 
 def _config_of(function: Any) -> Config:
     """What a `tf_stitch.function` was decorated with."""
     from tf_stitch.frontend.grappler import config_of
 
-    return config_of(getattr(function, "_stitch_params", ""))
+    params = getattr(function, "_stitch_params", None)
+    return default_config() if params is None else config_of(params)
 
 
 @dataclass(frozen=True)

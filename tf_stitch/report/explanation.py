@@ -162,6 +162,7 @@ class Explanation:
     target: the path, or the name of the function. cpu: the instruction set that is generated for.
     skipped: functions that were left alone as a whole, and why.
     already: the StitchOps of a model that is converted already.
+    ablated: the switches of the Config that are off.
     """
 
     target: str
@@ -169,6 +170,7 @@ class Explanation:
     graphs: tuple[ExplainedGraph, ...]
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     already: tuple[StitchedAlready, ...] = ()
+    ablated: tuple[str, ...] = ()
 
     @property
     def clusters(self) -> tuple[ExplainedCluster, ...]:
@@ -195,6 +197,7 @@ class Explanation:
             "schema": SCHEMA,
             "target": self.target,
             "cpu": self.cpu,
+            "ablated": list(self.ablated),
             "unknown_dims_count_as": cost.UNKNOWN_DIM,
             "graphs": [_graph_json(g) for g in self.graphs],
             "skipped": self.skipped,

@@ -84,7 +84,7 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield from _paragraph(
         f"{explanation.target}: {_count(len(explanation.clusters), 'cluster')} of "
         f"{explanation.stitched_nodes} nodes, out of {nodes} nodes in {graphs}; "
-        f"for {explanation.cpu}."
+        f"for {explanation.cpu}." + (f" Switched off: {', '.join(explanation.ablated)}." if explanation.ablated else "")
     )
 
 
