@@ -31,7 +31,7 @@ class Config:
     dominant_merging: bool = True
     global_scheme: bool = True
     remote_stitching: bool = True
-    max_cluster_size: int = 400
+    max_cluster_size: int = 1200
     min_cluster_size: int = 2
     exclude: frozenset[str] = frozenset()
     cpu_baseline: str = "native"

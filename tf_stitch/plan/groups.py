@@ -39,7 +39,7 @@ from tf_stitch.plan.indexing import (
 )
 from tf_stitch.plan.plan import Group, Instance, Scheme, StitchPlan
 
-_STRANGERS = 8  # anchors of one group that have no elements in common
+_STREAMS = 6  # through memory, of a group that is joined by what it has no elements in common with
 _MAX_CUTS = 32  # of axes, in one group; a reshape chain of real models needs three or four
 
 
@@ -121,6 +121,7 @@ def _spaces(body: Body) -> list[int]:
 
     Neither a broadcast nor a scalar connects: two updates of variables, scaled by one norm, have nothing in common.
     """
+    connects = [not (isinstance(s.op, Broadcast) or s.type.size.is_one) for s in body.steps]
     parent = list(range(len(body.steps)))
 
     def root(index: int) -> int:
@@ -131,8 +132,7 @@ def _spaces(body: Body) -> list[int]:
 
     for index, step in enumerate(body.steps):
         for operand in step.operands:
-            scalar = step.type.size.is_one or body.steps[operand].type.size.is_one
-            if not scalar and not isinstance(step.op, Broadcast):
+            if connects[index] and connects[operand]:
                 parent[root(index)] = root(operand)
     return [root(i) for i in range(len(parent))]
 
@@ -140,14 +140,17 @@ def _spaces(body: Body) -> list[int]:
 def _may_hold(body: Body, draft: _Draft, anchor: int, spaces: list[int]) -> bool:
     """Whether a group is worth a try: it runs over the anchor's elements, or over others that are as many.
 
-    Of others it takes a few, for each is one more stream through memory.
+    Of others it takes a few: each brings streams through memory, and those of many large tensors, which all begin on a
+    page, have to share a few lines of L1.
     """
-    over = {_runs_over(body, a) for a in draft.proposals}
     mine = _runs_over(body, anchor)
-    if spaces[mine] in {spaces[step] for step in over}:
+    if any(spaces[_runs_over(body, a)] == spaces[mine] for a in draft.proposals):
         return True
     size = body.steps[mine].type.size
-    return len(over) < _STRANGERS and size in (_extent(draft.outer + draft.inner), _extent(draft.outer))
+    if size not in (_extent(draft.outer + draft.inner), _extent(draft.outer)):
+        return False
+    read = sum(isinstance(body.steps[s].op, Input) and not body.steps[s].type.size.is_one for s in draft.maps)
+    return read + len(draft.loaded) + len(draft.stored) < _STREAMS
 
 
 def _runs_over(body: Body, anchor: int) -> int:
