@@ -123,7 +123,7 @@ def test_a_path_that_begins_or_ends_with_a_control_edge_says_so() -> None:
 def test_a_search_that_goes_too_far_says_that_there_is_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chains side by side, each longer than that."""
     monkeypatch.setattr(contraction_module, "_FAR", 10)
-    chains = [(i, i + 2, True) for i in range(0, 60)]
+    chains = [(i, i + 2, True) for i in range(60)]
     contraction = contracted(drawn(62, chains))
     assert contraction.join(0, 61) is Reason.CYCLE
     assert contraction.join(0, 3) is None
