@@ -10,13 +10,13 @@ from tf_stitch.errors import UsageError
 
 def test_all_switches_are_on_by_default() -> None:
     assert ABLATIONS == ("adaptive_mapping", "dominant_merging", "global_scheme", "remote_stitching")
-    assert Config().ablated == ()
+    assert Config().changed() == {}
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_one_is_off_and_nothing_else_changes(name: str) -> None:
     config = Config(max_cluster_size=7).without([name])
-    assert config.ablated == (name,)
+    assert config.changed() == {"max_cluster_size": 7, name: False}
     assert config == Config(max_cluster_size=7, **{name: False})  # type: ignore[arg-type]
 
 
@@ -28,11 +28,15 @@ def test_what_is_no_switch_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "off"),
-    [("", ()), ("global_scheme", ("global_scheme",)), (" remote_stitching, adaptive_mapping,", ("adaptive_mapping", "remote_stitching"))],
-)  # fmt: skip
+    [
+        ("", ()),
+        ("global_scheme", ("global_scheme",)),
+        (" remote_stitching, adaptive_mapping,", ("adaptive_mapping", "remote_stitching")),
+    ],
+)
 def test_the_environment_turns_switches_off(text: str, off: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_STITCH_ABLATE", text)
-    assert default_config().ablated == off
+    assert default_config().changed() == dict.fromkeys(off, False)
 
 
 def test_a_mistake_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,10 +49,14 @@ class Config:
                 raise UsageError(f"'{name}' is not a switch that can be taken away; those are {', '.join(ABLATIONS)}")
         return replace(self, **dict.fromkeys(names, False))  # pyright: ignore[reportArgumentType]
 
-    @property
-    def ablated(self) -> tuple[str, ...]:
-        """The switches that are off."""
-        return tuple(name for name in ABLATIONS if not getattr(self, name))
+    def changed(self) -> dict[str, object]:
+        """What differs from the default: by name, sets as sorted lists."""
+        default, found = Config(), dict[str, object]()
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != getattr(default, field.name):
+                found[field.name] = sorted(value) if isinstance(value, frozenset) else value
+        return found
 
 
 ABLATIONS = tuple(field.name for field in fields(Config) if field.default is True)

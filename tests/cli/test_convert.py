@@ -95,6 +95,17 @@ def test_max_cluster_size(block, tmp_path):
     assert max(len(cluster["nodes"]) for cluster in found["clusters"]) <= 3
 
 
+def test_ablate(block, tmp_path):
+    """Named on the command line; what is no switch is refused."""
+    before = tf_stitch("convert", block, tmp_path / "a", "--json").json["clusters"]
+    after = tf_stitch("convert", block, tmp_path / "b", "--ablate", "dominant_merging", "--json").json["clusters"]
+    assert {c["kernel"] for c in before} != {c["kernel"] for c in after}
+    assert [c["nodes"] for c in before] == [c["nodes"] for c in after]
+    assert tf_stitch("convert", block, tmp_path / "c", "--ablate", "dominants").code == 2
+    told = tf_stitch("explain", block, "--ablate", "dominant_merging", "--json").json
+    assert told["config"] == {"dominant_merging": False}
+
+
 def test_baseline_is_in_the_model(block, tmp_path):
     assert tf_stitch("convert", block, tmp_path / "out", "--cpu-baseline", "x86-64-v2").code == 0
     content = (tmp_path / "out" / "saved_model.pb").read_bytes()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import tensorflow as tf
 
 from tests.report import by_hand
 from tf_stitch.config import Config
 from tf_stitch.report import text as text_module
+from tf_stitch.report.explain import explain
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +107,11 @@ def test_no_control_characters_reach_a_terminal():
     assert "\x1b" not in str(explanation)
     assert "\x1b" not in explanation.node("\x1b[31m\x07/scale")
     assert "is stitched" in explanation.node("\x1b[31m\x07/scale")
+
+
+def test_what_differs_from_the_default_is_told():
+    config = Config(max_cluster_size=7).without(["global_scheme"])
+    told = explain(lambda x: tf.exp(tf.tanh(x)), tf.TensorSpec([None, 8]), config=config)
+    assert told.to_json()["config"] == {"global_scheme": False, "max_cluster_size": 7}
+    assert "With global_scheme=False, max_cluster_size=7." in " ".join(str(told).split())
+    assert "With" not in str(explain(lambda x: tf.exp(tf.tanh(x)), tf.TensorSpec([None, 8])))

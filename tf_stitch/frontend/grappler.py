@@ -69,13 +69,8 @@ class Counts:
 
 def params_of(config: Config) -> str:
     """The config as the text that RewriterConfig carries to the optimizer: what differs from the default."""
-    default = Config()
-    changed = {
-        field.name: getattr(config, field.name)
-        for field in dataclasses.fields(config)
-        if getattr(config, field.name) != getattr(default, field.name)
-    }
-    return json.dumps(changed, default=sorted, sort_keys=True) if changed else ""
+    changed = config.changed()
+    return json.dumps(changed, sort_keys=True) if changed else ""
 
 
 def config_of(params: str) -> Config:

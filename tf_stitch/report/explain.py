@@ -50,7 +50,7 @@ def explain(
     cpu = Target.baseline(config.cpu_baseline)
     results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))
     explained = tuple(explained_graph(result, config) for result in results)
-    return Explanation(name, cpu.isa, explained, found.skipped, found.already, config.ablated)
+    return Explanation(name, cpu.isa, explained, found.skipped, found.already, config.changed())
 
 
 def _config_of(function: Any) -> Config:

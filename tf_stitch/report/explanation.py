@@ -162,7 +162,7 @@ class Explanation:
     target: the path, or the name of the function. cpu: the instruction set that is generated for.
     skipped: functions that were left alone as a whole, and why.
     already: the StitchOps of a model that is converted already.
-    ablated: the switches of the Config that are off.
+    config: what of the Config differs from the default.
     """
 
     target: str
@@ -170,7 +170,7 @@ class Explanation:
     graphs: tuple[ExplainedGraph, ...]
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     already: tuple[StitchedAlready, ...] = ()
-    ablated: tuple[str, ...] = ()
+    config: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
     def clusters(self) -> tuple[ExplainedCluster, ...]:
@@ -197,7 +197,7 @@ class Explanation:
             "schema": SCHEMA,
             "target": self.target,
             "cpu": self.cpu,
-            "ablated": list(self.ablated),
+            "config": self.config,
             "unknown_dims_count_as": cost.UNKNOWN_DIM,
             "graphs": [_graph_json(g) for g in self.graphs],
             "skipped": self.skipped,

@@ -84,8 +84,13 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield from _paragraph(
         f"{explanation.target}: {_count(len(explanation.clusters), 'cluster')} of "
         f"{explanation.stitched_nodes} nodes, out of {nodes} nodes in {graphs}; "
-        f"for {explanation.cpu}." + (f" Switched off: {', '.join(explanation.ablated)}." if explanation.ablated else "")
+        f"for {explanation.cpu}.{_settings(explanation)}"
     )
+
+
+def _settings(explanation: Explanation) -> str:
+    settings = ", ".join(f"{name}={value}" for name, value in explanation.config.items())
+    return f" With {settings}." if settings else ""
 
 
 def _graph(graph: ExplainedGraph) -> Iterator[str]:
