@@ -254,6 +254,27 @@ class TestExtents:
         assert type_.dims[0] == Dim.symbol("d2")
         assert type_.dims[2] == Dim(4)
 
+    def test_one_element_has_dims_of_one_only(self) -> None:
+        def f(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(tf.reduce_sum(x), tf.cast(tf.cast(tf.shape(y), tf.float32), tf.int32), name="z")
+
+        assert types(imported(f, X, Y))["z"] == "f32[1, 1]"
+
+    def test_the_shapes_of_a_gradient(self) -> None:
+        """Of a maximum: a reshape to the shape of x with a 1 for the axis."""
+
+        def f(x: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.reduce_max(x, 1)
+            return tape.gradient(y, x)
+
+        graph = imported(f, tf.TensorSpec([None, None, 8], name="x"))
+        found = {n.types[0] for n in graph.nodes.values() if n.op in ("Reshape", "Equal", "RealDiv", "Mul")}
+        assert {str(t) for t in found} == {
+            "f32[d1, 1, 8]", "bool[d1, d2, 8]", "f32[d1, d2, 8]",
+        }  # fmt: skip
+
     def test_each_shape_of_shape_n(self) -> None:
         def f(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             _, second = tf.raw_ops.ShapeN(input=[x, y], name="shapes")

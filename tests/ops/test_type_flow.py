@@ -108,6 +108,13 @@ def shape(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.Shape(input=x)
 
 
+def reduced_shape(x: tf.Tensor, axes: list[int] | int) -> tf.Tensor:
+    """The shape with ones for the axes, as gradients of reductions write it."""
+    rank = tf.raw_ops.Rank(input=x)
+    places = (tf.constant(axes, tf.int32) + rank) % rank
+    return tf.dynamic_stitch([tf.range(rank), places], [shape(x), tf.ones_like(places)])
+
+
 @pytest.mark.parametrize(
     ("build", "wanted"),
     [
@@ -125,6 +132,7 @@ def shape(x: tf.Tensor) -> tf.Tensor:
         (lambda x: tf.gather(shape(x), 2), "S"),
         (lambda x: tf.stack([shape(x)[0], shape(x)[1] * shape(x)[2]]), "B, 8*S"),
         (lambda x: tf.stack([shape(x)[0], -1, 4]), "B, -1, 4"),
+        (lambda x: tf.reshape(tf.transpose(tf.stack([[1, 2, 1], shape(x)])), [-1]), "1, B, 2, 8, 1, S"),
         (lambda x: tf.concat([shape(x)[:1], [16, 2]], 0), "B, 16, 2"),
         (lambda x: tf.cast(shape(x), tf.int64), "B, 8, S"),
         (lambda x: tf.reduce_prod(shape(x)), "8*B*S"),
@@ -155,6 +163,22 @@ def shape(x: tf.Tensor) -> tf.Tensor:
         (lambda x: tf.range(tf.rank(x)), "0, 1, 2"),
         (lambda x: tf.range(shape(x)[0]), "unknown"),
         (lambda x: tf.fill([2], shape(x)[0]), "B, B"),
+        (lambda x: shape(x)[1] % 3, "2"),
+        (lambda x: (tf.constant([-1, 0]) + tf.rank(x)) % tf.rank(x), "2, 0"),
+        (lambda x: shape(x)[0] * 6 % 3, "0"),
+        (lambda x: shape(x)[0] % 3, "unknown"),
+        (lambda x: tf.raw_ops.OnesLike(x=shape(x)), "1, 1, 1"),
+        (lambda x: tf.raw_ops.ZerosLike(x=shape(x)[:2]), "0, 0"),
+        (lambda x: tf.gather(shape(x), tf.raw_ops.InvertPermutation(x=[2, 0, 1])), "8, S, B"),
+        (lambda x: tf.raw_ops.BroadcastArgs(s0=shape(x), s1=[8, 1]), "B, 8, S"),
+        (lambda x: tf.raw_ops.BroadcastArgs(s0=[1, 1, 1, 1], s1=shape(x)), "1, B, 8, S"),
+        (lambda x: tf.raw_ops.BroadcastArgs(s0=shape(x)[:1], s1=[B]), f"{B}"),
+        (lambda x: tf.raw_ops.BroadcastArgs(s0=shape(x)[:2], s1=tf.stack([shape(x)[0], 8])), "B, 8"),
+        (lambda x: reduced_shape(x, 1), "B, 1, S"),
+        (lambda x: reduced_shape(x, [0, -1]), "1, 8, 1"),
+        (lambda x: reduced_shape(x, []), "B, 8, S"),
+        (lambda x: tf.dynamic_stitch([[2], [0, 1]], [shape(x)[:1], shape(x)[1:]]), "8, S, B"),
+        (lambda x: tf.dynamic_stitch([[0], [2]], [shape(x)[:1], shape(x)[1:2]]), "unknown"),
         (lambda x: tf.cast(tf.cast(shape(x), tf.float32), tf.int32), "unknown"),
         (lambda x: -shape(x)[0], "unknown"),
         (lambda x: shape(x)[0] * -1, "unknown"),
@@ -174,6 +198,41 @@ def test_extents_of_several_outputs() -> None:
     assert extents_of_outputs(pieces, vector, [None], [None]) == (None, None)
     rank = Node("n", "Rank", (), ())
     assert extents_of_outputs(rank, types[:1], [None], [None]) == (shape_of(2),)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "wanted"),
+    [
+        (("B", 8), ("B", 8), ("", "")),
+        (("B", 1), ("B", 1), ("", "")),
+        (("B", "S", 8), ("B", 1, 8), ("", "1")),
+        (("B", "S", 8), (8,), ("", "0, 1")),
+        ((), ("B", "S"), ("0, 1", "")),
+        (("B", 1), (1, "S"), ("1", "0")),
+        ((3, 1), (3, 5), ("1", "")),
+        (("B", 8), (5, 1), ("unknown", "1")),  # B is 5 or 1
+        (("B",), ("S",), ("unknown", "unknown")),
+        ((), (), ("", "")),
+    ],
+)
+def test_axes_that_gradients_of_broadcasts_are_summed_over(left: Any, right: Any, wanted: tuple[str, str]) -> None:
+    """As TensorFlow computes them, but for axes over one element."""
+    shapes = (shape_of(*left), shape_of(*right))
+    node = Node("n", "BroadcastGradientArgs", (), ())
+    vectors = tuple(TensorType(DType.I32, (Dim(len(s)),)) for s in shapes)
+    found = extents_of_outputs(node, vectors, [None, None], shapes)
+    assert tuple("unknown" if axes is None else ", ".join(map(str, axes)) for axes in found) == wanted
+    for symbols in ({"B": 5, "S": 7}, {"B": 1, "S": 7}, {"B": 5, "S": 1}, {"B": 1, "S": 1}):
+        sizes = [[d.evaluate(symbols) for d in s] for s in shapes]
+        try:
+            result = np.broadcast_shapes(*map(tuple, sizes))
+        except ValueError:
+            continue
+        theirs = tf.raw_ops.BroadcastGradientArgs(s0=np.int32(sizes[0]), s1=np.int32(sizes[1]))
+        for mine, other in zip(found, theirs, strict=True):
+            if mine is not None:
+                mine_and_idle = {d.coefficient for d in mine} ^ set(other.numpy().tolist())
+                assert all(result[axis] == 1 for axis in mine_and_idle)
 
 
 # -- compute -----------------------------------------------------------------------------------------------

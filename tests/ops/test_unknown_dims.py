@@ -151,6 +151,15 @@ def test_what_no_operand_tells_is_refused() -> None:
     assert refusal.value.reason is Reason.UNKNOWN_DIM
 
 
+def test_axes_that_are_computed_from_shapes() -> None:
+    assert shape_after("Sum", f32("B", "S"), (Dim(1),), keep_dims=True) == "[B, 1]"
+    assert shape_after("Sum", f32("B", "S"), (), keep_dims=True) == "[B, S]"
+    with pytest.raises(Unsupported):  # which axes over one element there are besides, nobody knows
+        body("Sum", f32("B", "S"), (Dim(1),))
+    with pytest.raises(Unsupported):
+        body("Sum", f32("B", "S"), (B,), keep_dims=True)
+
+
 def test_mean_divides_by_an_extent() -> None:
     assert print_body(body("Mean", TensorType(DType.BF16, (B, S)), [1], keep_dims=True)) == dedent("""\
         %0 = input 0         : bf16[B, S]

@@ -28,7 +28,7 @@ from tf_stitch.ir.graph import Value
 from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 from tf_stitch.ops.compute import COMPUTE_TYPES
-from tf_stitch.ops.extents import extents_of
+from tf_stitch.ops.extents import extents_of_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,13 +102,8 @@ class Types:
 
     def _note_extents(self, node: Node) -> None:
         operands = [self.operand(v) for v in node.inputs]
-        if node.op == "ShapeN":
-            known = [(i, t.shape) for i, t in enumerate(operands)]
-        else:
-            constants, extents = self._knowledge(node)
-            typed = replace(node, types=self.types[node.name])
-            known = [(0, extents_of(typed, operands, constants, extents))]
-        for index, dims in known:
+        typed = replace(node, types=self.types[node.name])
+        for index, dims in enumerate(extents_of_outputs(typed, operands, *self._knowledge(node))):
             if dims is not None:
                 self.extents[Value(node.name, index)] = dims
                 self._note_constant(node, index, dims)
@@ -153,8 +148,14 @@ class Types:
         return None
 
     def _reshaped(self, node: Node, operand: TensorType) -> TensorType | None:
-        """A reshape whose -1 is no product of known dims: the others are what the shape operand holds."""
+        """A reshape whose -1 is no product of known dims: the others are what the shape operand holds.
+
+        One element has dims of 1 only, however its shape was computed.
+        """
         dims = self.extents.get(node.inputs[1])
+        if operand.shape is not None and operand.size.is_one and self.operand(node.inputs[1]).rank == 1:
+            (rank,) = self.operand(node.inputs[1]).dims
+            return TensorType(operand.dtype, (ONE,) * rank.coefficient) if rank.is_static else None
         if dims is None:
             return None
         return TensorType(operand.dtype, tuple(self._dims.fresh() if d.coefficient < 0 else d for d in dims))

@@ -18,7 +18,7 @@ from tf_stitch.ir.types import ONE, Dim, DType, product
 from tf_stitch.ops.slicing import Index, New, Whole, entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tf_stitch.ir.graph import Node
     from tf_stitch.ir.types import TensorType
@@ -55,7 +55,12 @@ def extents_of_outputs(
     constants: Sequence[np.ndarray[Any, Any] | None],
     extents: Sequence[tuple[Dim, ...] | None],
 ) -> tuple[tuple[Dim, ...] | None, ...]:
-    """The dims that each output holds: `extents_of` for ops of several outputs, too (ShapeN, Unpack)."""
+    """The dims that each output holds: `extents_of` for ops of several outputs, too (ShapeN, Unpack, ...).
+
+    BroadcastGradientArgs names the axes over which the gradient of each operand of a broadcast is summed. Whether B is
+    1 is not known here, so axes over one element may be missing: its readers sum with `keep_dims`, which makes no
+    difference to them.
+    """
     match node.op:
         case "ShapeN":
             return tuple(t.shape for t in types)
@@ -64,6 +69,8 @@ def extents_of_outputs(
             if operand is None or operand.ndim != 1:
                 return (None,) * int(node.attributes.get("num", 1))
             return tuple((dim,) for dim in operand)
+        case "BroadcastGradientArgs":
+            return _broadcast_axes(*(_dims(t, c, e) for t, c, e in zip(types, constants, extents, strict=True)))
         case _:
             return (extents_of(node, types, constants, extents),)
 
@@ -150,6 +157,12 @@ def _quotient(a: Dim, b: Dim) -> Dim | None:
     return a.divided_by(b) if b.coefficient > 0 else None
 
 
+def _remainder(a: Dim, b: Dim) -> Dim | None:
+    if a.is_static and b.is_static:
+        return Dim(a.coefficient % b.coefficient) if b.coefficient else None
+    return Dim(0) if b.coefficient > 0 and a.divided_by(b) is not None else None
+
+
 def _greater(a: Dim, b: Dim) -> Dim | None:
     if a.symbols == b.symbols:
         return max(a, b)
@@ -161,6 +174,32 @@ def _greater(a: Dim, b: Dim) -> Dim | None:
 
 def _smaller(a: Dim, b: Dim) -> Dim | None:
     return min(a, b) if a.symbols == b.symbols else None
+
+
+def _broadcast(a: Dim, b: Dim) -> Dim | None:
+    """The extent of a broadcast. A symbol beside 5 is 1 or 5; beside another symbol nothing is known."""
+    if a == b or b.is_one:
+        return a
+    if a.is_one:
+        return b
+    return a if a.is_static and not b.is_static else b if b.is_static and not a.is_static else None
+
+
+def _broadcast_axes(a: DimArray | None, b: DimArray | None) -> tuple[tuple[Dim, ...] | None, ...]:
+    """The axes along which `a`, and those along which `b`, has an extent of 1 that the other repeats."""
+    if a is None or b is None or a.ndim != 1 or b.ndim != 1:
+        return None, None
+    if list(a) == list(b):
+        return (), ()
+    rank = max(len(a), len(b))
+    pairs = list(zip([ONE] * (rank - len(a)) + list(a), [ONE] * (rank - len(b)) + list(b), strict=True))
+
+    def repeated(pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Dim, ...] | None:
+        if not all(mine == theirs or mine.is_static or theirs.is_one for mine, theirs in pairs):
+            return None  # B beside 5, or beside S: it may be 1
+        return tuple(Dim(axis) for axis, (mine, _) in enumerate(pairs) if mine.is_one)
+
+    return repeated(pairs), repeated([(theirs, mine) for mine, theirs in pairs])
 
 
 def _pairwise(
@@ -239,6 +278,10 @@ def _pack(node: Node, operands: list[DimArray | None]) -> DimArray:
     return np.stack([_known(o) for o in operands], axis=int(node.attributes.get("axis", 0)))
 
 
+def _transpose(_: Node, operands: list[DimArray | None]) -> DimArray:
+    return np.transpose(_known(operands[0]), _integers(operands[1]))
+
+
 def _concat(_: Node, operands: list[DimArray | None]) -> DimArray:
     return np.concatenate([_known(o) for o in operands[:-1]], axis=_integer(operands[-1]))
 
@@ -272,6 +315,44 @@ def _range(_: Node, operands: list[DimArray | None]) -> DimArray:
     if len(numbers) > LARGEST:
         raise _NotKnown
     return _array([Dim(i) for i in numbers], (len(numbers),))
+
+
+def _filled(value: int) -> Callable[[Node, list[DimArray | None]], DimArray]:
+    """ZerosLike, OnesLike."""
+
+    def rule(_: Node, operands: list[DimArray | None]) -> DimArray:
+        like = _known(operands[0])
+        return _array([Dim(value)] * like.size, like.shape)
+
+    return rule
+
+
+def _dynamic_stitch(_: Node, operands: list[DimArray | None]) -> DimArray:
+    """Pieces put where their indices say, later ones over earlier ones: a shape with ones for the axes reduced."""
+    half = len(operands) // 2
+    found: dict[int, Dim] = {}
+    for indices, piece in zip(operands[:half], operands[half:], strict=True):
+        places, dims = _integers(indices), _known(piece)
+        if _known(indices).shape != dims.shape:
+            raise _NotKnown
+        found.update(zip(places, dims.ravel(), strict=True))
+    return _array([found[i] for i in range(len(found))], (len(found),)) if _is_whole(found) else _unknown()
+
+
+def _is_whole(found: Mapping[int, Dim]) -> bool:
+    return sorted(found) == list(range(len(found)))
+
+
+def _inverse(_: Node, operands: list[DimArray | None]) -> DimArray:
+    permutation = _integers(operands[0])
+    return _array([Dim(permutation.index(i)) for i in range(len(permutation))], (len(permutation),))
+
+
+def _broadcast_shapes(_: Node, operands: list[DimArray | None]) -> DimArray:
+    a, b = list(_known(operands[0])), list(_known(operands[1]))
+    rank = max(len(a), len(b))
+    dims = [_broadcast(x, y) for x, y in zip([ONE] * (rank - len(a)) + a, [ONE] * (rank - len(b)) + b, strict=True)]
+    return _array([d for d in dims if d is not None], (rank,)) if None not in dims else _unknown()
 
 
 def _fill(_: Node, operands: list[DimArray | None]) -> DimArray:
@@ -312,16 +393,23 @@ _OF_DIMS: dict[str, Callable[[Node, list[DimArray | None]], DimArray]] = {
     "Gather": _gather,
     "GatherV2": _gather,
     "Pack": _pack,
+    "Transpose": _transpose,
     "ConcatV2": _concat,
     "Prod": _prod,
     "Sum": _sum,
     "Range": _range,
     "Fill": _fill,
+    "ZerosLike": _filled(0),
+    "OnesLike": _filled(1),
+    "DynamicStitch": _dynamic_stitch,
+    "InvertPermutation": _inverse,
+    "BroadcastArgs": _broadcast_shapes,
     "Add": _pairwise(dim_sum),
     "AddV2": _pairwise(dim_sum),
     "Sub": _pairwise(_difference),
     "Mul": _pairwise(_times),
     "FloorDiv": _pairwise(_quotient),
+    "FloorMod": _pairwise(_remainder),
     "Maximum": _pairwise(_greater),
     "Minimum": _pairwise(_smaller),
 }

@@ -76,9 +76,18 @@ _define(
 
 
 def _axes(b: BodyBuilder, x: Operands) -> list[int]:
-    """The axes in [0, rank). Out of range or given twice, they make TensorFlow raise: not ours."""
+    """The axes in [0, rank). Out of range or given twice, they make TensorFlow raise: not ours.
+
+    Axes that are computed from shapes may leave out some over one element (`extents_of_outputs`), which matters
+    to the shape of the result unless its dims are kept.
+    """
     rank = len(b.shape(x[0]))
-    axes = [axis_of(a, rank, x.node.op) for a in x.integers(1)]
+    extents = x.extents[1]
+    if x.constants[1] is None and extents is not None and _kept(x) and all(d.is_static for d in extents):
+        given = [d.coefficient for d in extents]
+    else:
+        given = x.integers(1)
+    axes = [axis_of(a, rank, x.node.op) for a in given]
     if len(set(axes)) != len(axes):
         raise x.unsupported("an axis given twice")
     return axes
