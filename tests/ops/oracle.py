@@ -89,10 +89,10 @@ def _is_inferred(definition: Any, attribute: str) -> bool:
     return any(attribute in (a.type_attr, a.number_attr, a.type_list_attr) for a in definition.input_arg)
 
 
-def widened(sample: Sample) -> Sample:
-    """The sample with float operands in float64."""
+def widened(sample: Sample, widest: Any) -> Sample:
+    """The sample with float operands in a wider dtype."""
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        operands = tuple(a.astype(np.float64) if is_float(a.dtype) else a for a in sample.operands)
+        operands = tuple(a.astype(widest) if is_float(a.dtype) else a for a in sample.operands)
     return Sample(sample.op, operands, sample.attributes, sample.known, sample.scale)
 
 

@@ -463,11 +463,51 @@ def _softmax(op: str, dtype: DType) -> Iterator[Sample]:
 
 def _batch_norm(op: str, dtype: DType) -> Iterator[Sample]:
     for attributes in OPS[op].samples:
-        for shape in [(2, 3, 4, 5), (1, 1, 1, 3), (0, 2, 2, 3)]:
+        training, averages = attributes["is_training"], attributes.get("exponential_avg_factor", 1.0) != 1
+        shapes = [(2, 3, 4, 5), (1, 1, 1, 3), (67, 2, 5, 3), *[(0, 2, 2, 3)] * (not training)]
+        for shape in shapes:
             channels = shape[1] if attributes["data_format"] == "NCHW" else shape[-1]
-            statistics = DType.F32 if op == "FusedBatchNormV3" or dtype is DType.F32 else dtype
-            vectors = [draw(statistics, (channels,), (0.1, 3.0), (op, i)) for i in range(4)]
-            yield Sample(op, (draw(dtype, shape, key=op), *vectors), attributes, scale=40.0)
+            vectors = [draw(DType.F32, (channels,), (0.1, 3.0), (op, i)) for i in range(4)]
+            image = draw(dtype, shape, key=op) + (2.0 if training else 0.0)
+            yield Sample(op, (image.astype(dtype.numpy), *vectors), attributes, scale=40.0)
+            if training and not averages:  # then there need be none before
+                nothing = np.zeros(0, np.float32)
+                yield Sample(op, (image.astype(dtype.numpy), *vectors[:2], nothing, nothing), attributes, scale=40.0)
+
+
+def _batch_norm_grad(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        for shape in [(2, 3, 4, 5), (1, 1, 1, 3), (67, 2, 5, 3), (0, 2, 2, 3)]:
+            channels = shape[1] if attributes["data_format"] == "NCHW" else shape[-1]
+            vectors = [draw(DType.F32, (channels,), (0.1, 3.0), (op, i)) for i in range(3)]
+            reserved = [np.zeros(0, np.float32)] * op.endswith("V3")
+            operands = draw(dtype, shape, key=(op, 0)), draw(dtype, shape, key=(op, 1))
+            terms = 4.0 * operands[0].size  # what the sums are made of, without signs
+            yield Sample(op, (*operands, *vectors, *reserved), attributes, scale=40.0 + terms)
+
+
+def _cross_entropy(op: str, dtype: DType) -> Iterator[Sample]:
+    pairs: list[tuple[Shape, Shape]] = [
+        ((3, 7), (3, 7)),
+        ((3, 7), (1, 7)),
+        ((7,), (3, 7)),
+        ((0, 4), (0, 4)),
+        ((3, 0), (3, 0)),
+    ]
+    for logits, labels in pairs:
+        yield Sample(op, (draw(dtype, logits, (-20.0, 20.0)), draw(dtype, labels, (0.0, 1.0), key=1)), scale=100.0)
+    rows = [[-np.inf, 1.0], [1e4, 1e4], [np.nan, 0.0], [0.0, -0.0]]
+    chosen = [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0]]
+    yield Sample(op, (np.array(rows).astype(dtype.numpy), np.array(chosen).astype(dtype.numpy)), scale=1.0)
+
+
+def _bias_add_grad(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        first = attributes.get("data_format") == "NCHW"
+        for shape in [(2, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4, 3), (0, 5, 2), (131, 3, 2)] + [(3, 5), (0, 5)] * (
+            not first
+        ):
+            yield Sample(op, (draw(dtype, shape),), attributes, scale=4.0 * float(max(np.prod(shape), 1)) ** 0.5)
 
 
 # -- the table ---------------------------------------------------------------------------------------------
@@ -523,6 +563,11 @@ TABLE: dict[str, Generate] = {
     "FusedBatchNorm": _batch_norm,
     "FusedBatchNormV2": _batch_norm,
     "FusedBatchNormV3": _batch_norm,
+    "FusedBatchNormGrad": _batch_norm_grad,
+    "FusedBatchNormGradV2": _batch_norm_grad,
+    "FusedBatchNormGradV3": _batch_norm_grad,
+    "SoftmaxCrossEntropyWithLogits": _cross_entropy,
+    "BiasAddGrad": _bias_add_grad,
 }
 
 

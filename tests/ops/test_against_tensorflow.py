@@ -28,6 +28,9 @@ ZEROS_ALIKE = frozenset({
 })  # fmt: skip
 """Ops of which TensorFlow's own vector and scalar paths disagree on the sign of a zero."""
 
+UNSPECIFIED = frozenset({("FusedBatchNormV3", 5)})
+"""Outputs of which TensorFlow's plain and oneDNN kernels disagree on the shape, and that none of its ops reads."""
+
 
 def cases() -> list[tuple[str, DType]]:
     return [(op, d) for op, definition in OPS.items() for d in sorted(definition.dtypes, key=lambda d: d.value)]
@@ -38,20 +41,20 @@ def test_matches_tensorflow(op: str) -> None:
     tried = [s for d in sorted(OPS[op].dtypes, key=lambda d: d.value) for s in samples(op, d)]
     assert tried
     theirs = tensorflow(tried)
-    for sample, results, exact in zip(tried, theirs, in_float64(tried, theirs), strict=True):
+    for sample, results, exact in zip(tried, theirs, in_widest(tried, theirs), strict=True):
         body, produced = body_of(sample)
         for output, result in zip(produced, evaluated(body, sample), strict=True):
+            if (op, output) in UNSPECIFIED:
+                continue
             reference = exact[output].astype(np.float64)
             assert_matches(result, results[output], reference, sample, op in ZEROS_ALIKE)
 
 
-def in_float64(tried: list[Sample], theirs: list[list[Array]]) -> list[list[Array]]:
-    """TensorFlow's results in float64, where its op has that dtype, else our own."""
-    low = [s for s in tried if any(is_float(a.dtype) and a.dtype != np.float64 for a in s.operands)]
-    if low and DType.F64 in OPS[low[0].op].dtypes:
-        exact = iter(tensorflow([widened(s) for s in low]))
-    else:
-        exact = (evaluated(body_of(s)[0], s) for s in low)
+def in_widest(tried: list[Sample], theirs: list[list[Array]]) -> list[list[Array]]:
+    """TensorFlow's results in the widest float that its op has: float64, or float32 (batch normalisation)."""
+    widest = max((d for d in OPS[tried[0].op].dtypes if d.is_float), key=lambda d: d.size, default=DType.F64).numpy
+    low = [s for s in tried if any(is_float(a.dtype) and a.dtype.itemsize < widest.itemsize for a in s.operands)]
+    exact = iter(tensorflow([widened(s, widest) for s in low]) if low else [])
     lows = set(map(id, low))
     return [next(exact) if id(s) in lows else t for s, t in zip(tried, theirs, strict=True)]
 

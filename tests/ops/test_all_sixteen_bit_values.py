@@ -25,6 +25,6 @@ def test_all_values(op: str, dtype: DType) -> None:
             every = every[~(np.abs(every.astype(np.float64)) < 1e-10)]
     attributes: dict[str, Any] = OPS[op].samples[0]
     sample = Sample(op, (every,), attributes)
-    ((theirs,), (exact,)) = tensorflow([sample]) + tensorflow([widened(sample)])
+    ((theirs,), (exact,)) = tensorflow([sample]) + tensorflow([widened(sample, np.float64)])
     (ours,) = evaluated(body_of(sample)[0], sample)
     assert_matches(ours, theirs, exact.astype(np.float64), sample, op in ZEROS_ALIKE)

@@ -149,6 +149,16 @@ def test_constants_are_told_apart_by_their_bits() -> None:
     assert b.constant(0.0, DType.F32) == b.constant(0.0, DType.F32)
 
 
+def test_functions_of_constants_are_computed_at_once() -> None:
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    ten, third = b.constant(10.0, DType.F32), b.constant(1 / 3, DType.F16)
+    assert b.apply("log", ten) == b.constant(np.log(10.0), DType.F32)
+    assert b.apply("add", third, third) == b.constant(np.float16(1 / 3) * 2, DType.F16)
+    assert b.apply("less", ten, ten) == b.constant(False, DType.BOOL)
+    assert b.apply("div", ten, b.constant(-0.0, DType.F32)) == b.constant(-np.inf, DType.F32)
+    assert b.apply("mul", ten, b.input(TensorType(DType.F32, ()))) not in (ten, b.constant(10.0, DType.F32))
+
+
 def test_adding_zero_is_no_identity() -> None:
     same(run("AddV2", [-0.0], [0.0]), [0.0])
     same(run("Sub", [0.0], [0.0]), [0.0])

@@ -385,31 +385,6 @@ COMPUTED: dict[str, list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]]
     "ArgMin": [(lambda a: raw.ArgMin(input=a, dimension=0, output_type=tf.int32), ((3, B),))],
     "Cumsum": [(lambda a: raw.Cumsum(x=a, axis=0), ((B, 5),))],
     "Cumprod": [(lambda a: raw.Cumprod(x=a, axis=0), ((B, 5),))],
-    "BiasAddGrad": [
-        (lambda a: raw.BiasAddGrad(out_backprop=a), ((B, 5),)),
-        (lambda a: raw.BiasAddGrad(out_backprop=a, data_format="NCHW"), ((B, 5, 2, 2),)),
-    ],
-    "FusedBatchNorm": [
-        (
-            lambda x, a: raw.FusedBatchNorm(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[:5],
-            ((B, 2, 2, 3), (3,)),
-        )
-    ],
-    "FusedBatchNormV2": [
-        (
-            lambda x, a: raw.FusedBatchNormV2(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[:5],
-            ((B, 2, 2, 3), (3,)),
-        )
-    ],
-    "FusedBatchNormV3": [
-        (
-            lambda x, a: raw.FusedBatchNormV3(x=x, scale=a, offset=a, mean=a, variance=a, is_training=False)[:5],
-            ((B, 2, 2, 3), (3,)),
-        )
-    ],
-    "SoftmaxCrossEntropyWithLogits": [
-        (lambda a, b: raw.SoftmaxCrossEntropyWithLogits(features=a, labels=b)[:2], ((B, 5), (B, 5)))
-    ],
     "SparseSoftmaxCrossEntropyWithLogits": [
         (
             lambda a, b: raw.SparseSoftmaxCrossEntropyWithLogits(features=a, labels=tf.cast(b, tf.int32))[:2],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Body, BodyBuilder
+from tf_stitch.ir.body import Body, BodyBuilder, Extent
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.printer import print_body
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
@@ -174,13 +174,42 @@ def test_mean_divides_by_an_extent() -> None:
         """)
 
 
-def test_batch_normalisation_gives_its_first_output_only() -> None:
+def batch_norm(op: str, *operands: TensorType, **attributes: Any) -> list[int | None]:
+    """The steps of the outputs."""
     b = BodyBuilder(FUNCTIONS, REDUCERS)
-    values = tuple(b.input(t) for t in (f32("B", 2, 2, 3), *[f32(3)] * 4))
-    node = Node("node", "FusedBatchNormV3", (), (), attributes={"is_training": False})
-    result = OPS["FusedBatchNormV3"].expand(b, Operands(node, values, (None,) * 5, (None,) * 5))
+    values = tuple(map(b.input, operands))
+    nothing = (None,) * len(values)
+    result = OPS[op].expand(b, Operands(Node("node", op, (), (), attributes=attributes), values, nothing, nothing))
     assert not isinstance(result, int)
-    assert [r is None for r in result] == [False, True, True, True, True, True]
-    training = Operands(Node("node", "FusedBatchNormV3", (), ()), values, (None,) * 5, (None,) * 5)
-    with pytest.raises(Unsupported):
-        OPS["FusedBatchNormV3"].expand(b, training)
+    return list(result)
+
+
+def test_batch_normalisation_keeps_nothing_for_a_gradient_that_is_not_taken() -> None:
+    operands = (f32("B", 2, 2, 3), *[f32(3)] * 4)
+    kept = batch_norm("FusedBatchNormV3", *operands, is_training=False)
+    assert [r is None for r in kept] == [False, False, False, True, True, False]
+    assert None not in batch_norm("FusedBatchNormV3", *operands, is_training=True)
+    assert len(batch_norm("FusedBatchNormV2", *operands, is_training=True)) == 5
+
+
+def test_batch_normalisation_refuses_what_tensorflow_refuses() -> None:
+    with pytest.raises(Unsupported, match="rank 4 or 5"):
+        batch_norm("FusedBatchNormV3", f32("B", 3), *[f32(3)] * 4)
+    with pytest.raises(Unsupported, match="channels first"):
+        batch_norm(
+            "FusedBatchNormGradV3", *[f32("B", 3, 2, 2)] * 2, *[f32(3)] * 4, is_training=False, data_format="NCHW"
+        )
+    with pytest.raises(Unsupported, match="channels"):  # no averages to be mixed with the batch's
+        batch_norm("FusedBatchNormV3", f32("B", 2, 2, 3), f32(3), f32(3), f32(0), f32(0), exponential_avg_factor=0.5)
+
+
+def test_the_number_of_elements_of_a_channel_is_a_product_of_extents() -> None:
+    found = body("FusedBatchNormGradV3", *[f32("B", "S", 5, 3)] * 2, *[f32(3)] * 4, is_training=True)
+    extents = [s.op for s in found.steps if isinstance(s.op, Extent)]
+    assert {str(op.dim) for op in extents} == {"5*B*S"}
+
+
+def test_cross_entropy_broadcasts_to_rank_2_only() -> None:
+    assert shape_after("SoftmaxCrossEntropyWithLogits", f32("B", 8), f32(1, 8)) == "[B]"
+    with pytest.raises(Unsupported, match="rank 2"):
+        body("SoftmaxCrossEntropyWithLogits", f32(8), f32(8))

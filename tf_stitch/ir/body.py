@@ -255,6 +255,8 @@ class BodyBuilder:
     def apply(self, function: str, *operands: int) -> int:
         """An elementwise function, with NumPy broadcasting; f16 and bf16 compute in f32 and round.
 
+        Of scalar constants it is computed here and now.
+
         Raises:
           Unsupported: for a dtype the function is not defined for, or operands that cannot be broadcast.
         """
@@ -268,8 +270,19 @@ class BodyBuilder:
         shape = self.common_shape(*operands)
         wide = [self.broadcast(self.widen(v), shape) for v in operands]
         result = DType.BOOL if definition.to_bool else dtype.compute
-        value = self._add(Elementwise(function), tuple(wide), TensorType(result, shape))
+        numbers = [self._number(v) for v in wide]
+        known = [n for n in numbers if n is not None]
+        if len(known) == len(wide):
+            with np.errstate(all="ignore"):
+                value = self.constant(definition.reference(*known), result)
+        else:
+            value = self._add(Elementwise(function), tuple(wide), TensorType(result, shape))
         return value if definition.to_bool else self.convert(value, dtype)
+
+    def _number(self, value: int) -> np.ndarray[Any, Any] | None:
+        """The value of a scalar constant; None of any other step."""
+        step = self._steps[value]
+        return np.asarray(step.op.value(step.type.dtype)) if isinstance(step.op, Constant) else None
 
     def convert(self, value: int, dtype: DType) -> int:
         """A cast; nothing where the dtype is right already. Narrowing to f16 or bf16 rounds."""

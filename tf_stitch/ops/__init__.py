@@ -1,6 +1,6 @@
 """The op table. Importing this package fills it."""
 
-from tf_stitch.ops import composite, elementwise, movement, reduction
+from tf_stitch.ops import composite, elementwise, movement, normalization, reduction
 from tf_stitch.ops.opdef import FUNCTIONS, OPS, REDUCERS, Cost, Function, Kind, OpDef, Operands, Reducer, is_heavy
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
            "elementwise",
            "is_heavy",
            "movement",
+           "normalization",
            "reduction",
 ]  # fmt: skip

@@ -1,10 +1,13 @@
-"""Ops that expand to several steps. f16 and bf16 run in f32 throughout and are rounded once, at the end."""
+"""Ops that expand to several steps. f16 and bf16 run in f32 throughout and are rounded once, at the end.
+
+Batch normalisation is in `normalization`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tf_stitch.ir.types import FLOATS, NUMBERS, ONE, DType
+from tf_stitch.ir.types import FLOATS, NUMBERS, ONE
 from tf_stitch.ops.opdef import Kind, OpDef, Operands, define_op, with_halves
 
 if TYPE_CHECKING:
@@ -18,14 +21,23 @@ def channels_first(x: Operands) -> bool:
     return str(x.attribute("data_format", "NHWC")).startswith("NC")
 
 
-def _along_channels(b: BodyBuilder, x: Operands, value: int, vector: int) -> int:
+def channel_axis(b: BodyBuilder, x: Operands, value: int) -> int:
+    return 1 if channels_first(x) else len(b.shape(value)) - 1
+
+
+def all_but_channels(b: BodyBuilder, x: Operands, value: int) -> list[int]:
+    """The axes that statistics of the channels of `value` are taken over."""
+    return [a for a in range(len(b.shape(value))) if a != channel_axis(b, x, value)]
+
+
+def along_channels(b: BodyBuilder, x: Operands, value: int, vector: int) -> int:
     """`vector` with one element a channel of `value`, in a shape that broadcasts to it.
 
     Raises:
       Unsupported: where it has not as many elements as there are channels.
     """
     shape = b.shape(value)
-    axis = 1 if channels_first(x) else len(shape) - 1
+    axis = channel_axis(b, x, value)
     (length,) = b.shape(vector)
     b.join(length, shape[axis], f"{x.node.op}'s channels")
     return b.reshape(vector, tuple(length if a == axis else ONE for a in range(len(shape))))
@@ -34,7 +46,7 @@ def _along_channels(b: BodyBuilder, x: Operands, value: int, vector: int) -> int
 def _bias_add(b: BodyBuilder, x: Operands) -> int:
     if b.type(x[0]).rank in (0, 1):
         raise x.unsupported("a tensor of rank below 2")
-    return b.apply("add", x[0], _along_channels(b, x, x[0], x[1]))
+    return b.apply("add", x[0], along_channels(b, x, x[0], x[1]))
 
 
 def _shifted(b: BodyBuilder, x: Operands) -> int:
@@ -57,31 +69,28 @@ def _log_softmax(b: BodyBuilder, x: Operands) -> int:
     return b.convert(b.apply("sub", shifted, b.apply("log", total)), b.dtype(x[0]))
 
 
-def _batch_norm(outputs: int) -> OpDef:
-    """`(x - mean) * (rsqrt(variance + epsilon) * scale) + offset`, in f32.
+def _cross_entropy(b: BodyBuilder, x: Operands) -> Sequence[int]:
+    """The loss of each row, and the gradient of the logits; `shifted` as in a log-softmax.
 
-    That is the order of core/kernels/fused_batch_norm_op.cc.
+    loss = sum(labels * (log(sum(exp(shifted))) - shifted)): a label of 0 where the logit is -inf gives NaN, as in
+    core/kernels/xent_op.h.
     """
-    names = {5: ("FusedBatchNorm", "FusedBatchNormV2"), 6: ("FusedBatchNormV3",)}[outputs]
+    shape = b.common_shape(x[0], x[1])
+    if len(shape) != 2:
+        raise x.unsupported("logits and labels that are not of rank 2 together")
+    logits, labels = (b.broadcast(b.widen(x[i]), shape) for i in range(2))
+    shifted = b.apply("sub", logits, b.reduce("max", logits, (1,), keep_dims=True))
+    exponentials = b.apply("exp", shifted)
+    total = b.reduce("sum", exponentials, (1,), keep_dims=True)
+    losses = b.apply("mul", labels, b.apply("sub", b.apply("log", total), shifted))
+    gradient = b.apply("sub", b.apply("div", exponentials, total), labels)
+    return [b.convert(b.reduce("sum", losses, (1,)), b.dtype(x[0])), b.convert(gradient, b.dtype(x[0]))]
 
-    def expand(b: BodyBuilder, x: Operands) -> Sequence[int | None]:
-        if x.attribute("is_training", True):
-            raise x.unsupported("is_training=True")
-        scale, offset, mean, variance = (_along_channels(b, x, x[0], b.convert(x[i], DType.F32)) for i in range(1, 5))
-        epsilon = b.constant(x.attribute("epsilon", 1e-4), DType.F32)
-        factor = b.apply("mul", b.apply("rsqrt", b.apply("add", variance, epsilon)), scale)
-        centred = b.apply("sub", b.widen(x[0]), mean)
-        result = b.apply("add", b.apply("mul", centred, factor), offset)
-        return [b.convert(result, b.dtype(x[0])), *[None] * (outputs - 1)]
 
-    samples = tuple(
-        {"is_training": False, "data_format": layout, "epsilon": epsilon}
-        for layout in ("NHWC", "NCHW")
-        for epsilon in (1e-3, 1e-4)
-    )
-    dtypes = frozenset({DType.F32}) if outputs == 5 else frozenset({DType.F16, DType.BF16, DType.F32})
-    notes = "inference only, and only the first output"
-    return OpDef(names, Kind.COMPOSITE, expand, samples=samples, dtypes=dtypes, notes=notes)
+def _bias_add_grad(b: BodyBuilder, x: Operands) -> int:
+    if len(b.shape(x[0])) < (3 if channels_first(x) else 2):
+        raise x.unsupported("a tensor of too low a rank")
+    return b.reduce("sum", x[0], all_but_channels(b, x, x[0]))
 
 
 _LAYOUTS = ({"data_format": "NHWC"}, {"data_format": "NCHW"})
@@ -91,6 +100,13 @@ define_op(
     OpDef(("BiasAddV1",), Kind.COMPOSITE, _bias_add, dtypes=NUMBERS),
     OpDef(("Softmax",), Kind.COMPOSITE, _softmax, dtypes=with_halves(FLOATS), notes=_ONCE),
     OpDef(("LogSoftmax",), Kind.COMPOSITE, _log_softmax, dtypes=with_halves(FLOATS), notes=_ONCE),
-    _batch_norm(5),
-    _batch_norm(6),
+    OpDef(("SoftmaxCrossEntropyWithLogits",), Kind.COMPOSITE, _cross_entropy, dtypes=with_halves(FLOATS), notes=_ONCE),
+    OpDef(
+        ("BiasAddGrad",),
+        Kind.COMPOSITE,
+        _bias_add_grad,
+        samples=_LAYOUTS,
+        dtypes=NUMBERS,
+        notes="f16 and bf16 accumulate in f32",
+    ),
 )

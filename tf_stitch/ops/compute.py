@@ -293,11 +293,6 @@ def _given(index: int) -> Callable[[_Facts], Shape]:
     return lambda x: x.dims(index)
 
 
-def _channel_vector(x: _Facts) -> Shape:
-    shape = x.shape(0)
-    return (shape[_axes(x, len(shape))[1]],)
-
-
 def _attribute(name: str) -> Callable[[_Facts], DType]:
     def dtype(x: _Facts) -> DType:
         return x.attribute(name, x.node.types[0].dtype if x.node.types else DType.OTHER)
@@ -320,15 +315,6 @@ def _f32(_: _Facts) -> DType:
 # -- several outputs ---------------------------------------------------------------------------------------
 
 
-def _batch_norm(
-    node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
-) -> tuple[TensorType | None, ...]:
-    """y, then batch mean and variance and two reserved vectors; V3 has a third, of no fixed shape."""
-    del constants, extents
-    result, vector = (t if t.shape is not None else None for t in types[:2])
-    return (result, *[vector] * 4, *([None] if node.op.endswith("V3") else []))
-
-
 def _cross_entropy(
     node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
 ) -> tuple[TensorType | None, ...]:
@@ -348,7 +334,6 @@ COMPUTE_TYPES: dict[str, Rule] = {
     "BatchMatMul": _typed(_matmul),
     "BatchMatMulV2": _typed(_matmul),
     "BatchMatMulV3": _typed(_matmul, _product_dtype),
-    "BiasAddGrad": _typed(_channel_vector),
     "ConcatV2": _typed(_concat),
     "Conv2D": _typed(_conv),
     "Conv2DBackpropFilter": _typed(_given(1)),
@@ -360,9 +345,6 @@ COMPUTE_TYPES: dict[str, Rule] = {
     "DepthwiseConv2dNativeBackpropFilter": _typed(_given(1)),
     "DepthwiseConv2dNativeBackpropInput": _typed(_given(0), _of(2)),
     "Einsum": _typed(_einsum),
-    "FusedBatchNorm": _batch_norm,
-    "FusedBatchNormV2": _batch_norm,
-    "FusedBatchNormV3": _batch_norm,
     "Gather": _typed(_gather),
     "GatherNd": _typed(_gather_nd),
     "GatherV2": _typed(_gather),
@@ -379,7 +361,6 @@ COMPUTE_TYPES: dict[str, Rule] = {
     "Range": _typed(_range),
     "ResizeBilinear": _typed(_resize, _f32),
     "ResizeNearestNeighbor": _typed(_resize),
-    "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
     "StatelessRandomNormalV2": _typed(_given(0), _attribute("dtype")),
     "StatelessRandomUniformV2": _typed(_given(0), _attribute("dtype")),

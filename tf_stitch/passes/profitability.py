@@ -111,6 +111,8 @@ def _only_user(graph: Graph, name: str) -> str | None:
 
 def _is_foldable(graph: Graph, name: str, allowed: frozenset[str]) -> bool:
     node = graph.nodes[name]
+    if node.attributes.get("is_training", False):
+        return False
     if node.op in ("Add", "AddV2"):
         return graph.type_of(node.inputs[1]).rank == 1
     return node.op in allowed and node.op not in _ACTIVATIONS
