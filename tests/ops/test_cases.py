@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.ops.oracle import Sample, body_of, evaluated
 from tf_stitch.errors import Unsupported
@@ -80,6 +81,21 @@ def test_rectifiers_keep_nan() -> None:
     same(run("Relu6", [NAN, -1, 7]), [NAN, 0, 6])
     same(run("Relu", [NAN, -1, 7]), [NAN, 0, 7])
     same(run("ClipByValue", [NAN, 5], np.float32(0), np.float32(1)), [NAN, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, DType.BF16.numpy.type])
+def test_zeros_of_either_sign(dtype: Any) -> None:
+    """As TensorFlow's kernels have it in whole vectors, with a constant zero on either side, too."""
+    zeros, others = np.array([0.0, -0.0, 0.0, -0.0] * 16, dtype), np.array([0.0, 0.0, -0.0, -0.0] * 16, dtype)
+    for op in ("Maximum", "Minimum"):
+        theirs = getattr(tf.raw_ops, op)(x=zeros, y=others).numpy()
+        same(run(op, zeros, others), theirs)
+        for zero in (dtype(0.0), dtype(-0.0)):
+            # not of a scalar, which TensorFlow's f64 kernels have a path of their own for
+            same(run(op, zeros, zero), getattr(tf.raw_ops, op)(x=zeros, y=np.full_like(zeros, zero)).numpy())
+            same(run(op, zero, zeros), getattr(tf.raw_ops, op)(x=np.full_like(zeros, zero), y=zeros).numpy())
+    same(run("Relu", zeros), tf.raw_ops.Relu(features=zeros).numpy())
+    same(run("Relu6", zeros), tf.raw_ops.Relu6(features=zeros).numpy())
 
 
 def test_gradient_of_a_maximum_keeps_nan_and_splits_ties() -> None:

@@ -15,6 +15,7 @@ from tf_stitch.config import Config
 from tf_stitch.errors import Reason
 from tf_stitch.ir.graph import Value
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
+from tf_stitch.passes.profitability import folded_nodes
 
 CPU0, CPU1, GPU = "/device:CPU:0", "/device:CPU:1", "/job:localhost/replica:0/task:0/device:GPU:0"
 
@@ -370,6 +371,27 @@ def test_what_tensorflow_folds_itself_stays(producer: str) -> None:
         "biased": Reason.NOT_PROFITABLE,
         "y": Reason.NOT_PROFITABLE,
     }
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_normalisation_is_folded_in_inference_only(training: bool) -> None:
+    d = Drawing()
+    x, w, vector = d.input("x", f32("B", 8, 8, 4)), d.input("w", f32(3, 3, 4, 4)), d.input("vector", f32(4))
+    image = d.node("image", "Conv2D", x, w)
+    y = d.node("y", "FusedBatchNormV3", image, *[vector] * 4, is_training=training)
+    assert folded_nodes(d.graph(returned=[y])) == (frozenset() if training else {"y"})
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin", "Cumsum"])
+def test_an_op_that_is_no_map_and_no_sum_leaves_its_neighbours_together(op: str) -> None:
+    d = Drawing()
+    x, axis = d.input("x", f32("B", 8)), d.constant("axis", np.int32(1))
+    before = d.node("before", "Softmax", d.node("scaled", "Mul", x, x))
+    found = d.node("found", op, before, axis, type_=f32("B") if op != "Cumsum" else None)
+    after = d.node("after", "Tanh", d.node("doubled", "Mul", before, before))
+    graph = d.graph(returned=[found, after])
+    assert clusters(graph) == [["scaled", "before", "doubled", "after"]]
+    assert reasons(graph) == {"found": Reason.UNSUPPORTED_OP}
 
 
 def test_a_longer_tail_behind_a_matmul_is_stitched() -> None:

@@ -1,7 +1,8 @@
 """Element-wise ops. Most are one Function; broadcasting, dtypes and rounding are the builder's.
 
-NaN and signed zeros follow TensorFlow's CPU kernels (Eigen), not C: `maximum` propagates NaN from either
-side. Where those kernels' vector and scalar paths differ (the sign of `relu(-0.)`), either is right.
+NaN and signed zeros follow TensorFlow's CPU kernels (Eigen), not C: `maximum` propagates NaN from either side. Those
+kernels do f32 and f64 in vectors and what is left over behind the last in scalars, and the two disagree on the sign
+of `relu(-0.)` and of `maximum(0., -0.)`: we do as the vectors do. f16 and bf16 are done in scalars.
 """
 
 from __future__ import annotations
@@ -109,11 +110,11 @@ def _softsign(x: Array) -> Array:
 
 
 def _relu(x: Array) -> Array:
-    return _zero_where(x < 0, x)
+    return _zero_where(x <= 0, x)  # of -0: 0
 
 
 def _relu6(x: Array) -> Array:
-    return _zero_where(x < 0, _minimum(x, np.full_like(x, 6)))
+    return _relu(_minimum(np.full_like(x, 6), x))
 
 
 def _elu(x: Array) -> Array:
@@ -121,11 +122,12 @@ def _elu(x: Array) -> Array:
 
 
 def _maximum(x: Array, y: Array) -> Array:
-    return np.where((x < y) | np.isnan(y), y, x)
+    """Of equal operands the second, as x86 has it."""
+    return np.where((x > y) | np.isnan(x), x, y)
 
 
 def _minimum(x: Array, y: Array) -> Array:
-    return np.where((y < x) | np.isnan(y), y, x)
+    return np.where((x < y) | np.isnan(x), x, y)
 
 
 def _floor_mod(x: Array, y: Array) -> Array:
@@ -163,8 +165,29 @@ elementwise("RealDiv", Function("div", 2, np.divide, "{0} / {1}", HEAVY, FLOATS)
 expand_function("Div", "div", "floats only: the integer op can fail")
 elementwise("DivNoNan", Function("div_no_nan", 2, _div_no_nan, "div_no_nan({0}, {1})", HEAVY, FLOATS))
 elementwise("MulNoNan", Function("mul_no_nan", 2, _mul_no_nan, "mul_no_nan({0}, {1})", dtypes=FLOATS))
-elementwise("Maximum", Function("maximum", 2, _maximum, "max({0}, {1})", cpp_number="at_least({0}, {1})"))
-elementwise("Minimum", Function("minimum", 2, _minimum, "min({0}, {1})", cpp_number="at_most({0}, {1})"))
+define(
+    Function("maximum", 2, _maximum, "max({0}, {1})", cpp_number="at_least({0}, {1})"),
+    Function("minimum", 2, _minimum, "min({0}, {1})", cpp_number="at_most({0}, {1})"),
+)
+
+
+def _extreme(function: str) -> Callable[[BodyBuilder, Operands], int]:
+    """Of zeros of different sign the second, but in f16 and bf16 the first."""
+
+    def expand(b: BodyBuilder, x: Operands) -> int:
+        return b.apply(function, x[1], x[0]) if _is_half(b, x) else b.apply(function, x[0], x[1])
+
+    return expand
+
+
+def _is_half(b: BodyBuilder, x: Operands) -> bool:
+    return b.dtype(x[0]) in (DType.F16, DType.BF16)
+
+
+define_op(
+    OpDef(("Maximum",), Kind.ELEMENTWISE, _extreme("maximum")),
+    OpDef(("Minimum",), Kind.ELEMENTWISE, _extreme("minimum")),
+)
 elementwise("Neg", Function("neg", 1, np.negative, "-{0}"))
 elementwise("Abs", Function("abs", 1, np.abs, "abs({0})"))
 elementwise("Sign", Function("sign", 1, _sign, "sign({0})"))
@@ -350,8 +373,24 @@ expand_function("Round", "rint", "halves to even; floats only, for of integers T
 
 # -- activations -------------------------------------------------------------------------------------------
 
-elementwise("Relu", Function("relu", 1, _relu, "relu({0})"))
-elementwise("Relu6", Function("relu6", 1, _relu6, "relu6({0})"))
+define(Function("relu", 1, _relu, "relu({0})"), Function("relu6", 1, _relu6, "relu6({0})"))
+
+
+def _rectified(b: BodyBuilder, x: Operands, function: str) -> int:
+    """In f32 and f64 -0 becomes 0, in f16 and bf16 it stays."""
+    if not _is_half(b, x):
+        return b.apply(function, x[0])
+    zero = b.constant(0, DType.F32)
+    capped = b.widen(x[0])
+    if function == "relu6":
+        capped = b.apply("minimum", b.constant(6, DType.F32), capped)
+    return b.convert(b.apply("select", b.apply("less", capped, zero), zero, capped), b.dtype(x[0]))
+
+
+define_op(
+    OpDef(("Relu",), Kind.ELEMENTWISE, lambda b, x: _rectified(b, x, "relu")),
+    OpDef(("Relu6",), Kind.ELEMENTWISE, lambda b, x: _rectified(b, x, "relu6")),
+)
 elementwise("Elu", Function("elu", 1, _precise(_elu), "elu({0})", HEAVY, FLOATS, ulps=2.0, header="math_exp.h"))
 elementwise("Selu", Function("selu", 1, _precise(_selu), "selu({0})", HEAVY, FLOATS, ulps=3.0, header="math_exp.h"))
 elementwise("Softsign", Function("softsign", 1, _softsign, "softsign({0})", HEAVY, FLOATS, ulps=1.5))

@@ -32,15 +32,15 @@ STITCH_INLINE V at_most(V x, V number) {
   return min2(number, x);
 }
 
-// NaN stays NaN
+// NaN stays NaN, and -0 becomes 0
 template <class V>
 STITCH_INLINE V relu(V x) {
-  return max2(V{}, x);
+  return x <= 0 ? V{} : x;
 }
 
 template <class V>
 STITCH_INLINE V relu6(V x) {
-  return min2(fill<V>(6), max2(V{}, x));
+  return min2(fill<V>(6), relu(x));
 }
 
 template <class V>
