@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch.frontend.attributes import attributes_of, dtype_of, shape_of_proto
 from tf_stitch.frontend.contexts import NEXTS, Wiring, contexts_of
+from tf_stitch.frontend.shape_reads import with_early_shape_reads
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
 from tf_stitch.frontend.tf_shapes import shapes_by_tensorflow
@@ -163,7 +164,7 @@ def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], re
     types.settle()
     nowhere = frozenset[str]()
     nodes = {n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order}
-    return Graph(name, nodes, fetched, returned, constants, types.extents)
+    return with_early_shape_reads(Graph(name, nodes, fetched, returned, constants, types.extents))
 
 
 def _wiring(draft: _Draft) -> Wiring:

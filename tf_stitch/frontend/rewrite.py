@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tf_stitch.frontend.fallback import fallback_of, shape_proto
 from tf_stitch.frontend.protos import FunctionDef, GraphDef, NodeDef
+from tf_stitch.frontend.shape_reads import reconnected_reader
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
 from tf_stitch.runtime import artefact
@@ -95,7 +96,7 @@ class _Rewriting:
         *,
         embed: bool,
     ) -> None:
-        self._protos: dict[str, Proto] = {p.name: p for p in protos}
+        self._protos: dict[str, Proto] = {p.name: reconnected_reader(p, stitched.graph, spelling) for p in protos}
         self._spelling = spelling
         self._arguments = arguments
         self._functions = functions
