@@ -166,3 +166,30 @@ def test_a_model_in_half_precision(dtype: str) -> None:
     exact = single(x).numpy()
     error, allowed = (np.abs(np.asarray(y, np.float64) - exact).max() for y in (stitched, plain))
     assert error <= max(2 * allowed, 2**-9)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("signature", [None, [tf.TensorSpec([None] * 4), tf.TensorSpec([None, CLASSES])]])
+def test_batch_normalisation_and_cross_entropy(layout: str, signature: Any) -> None:
+    """The images, the running averages and the gradients of a step, as TensorFlow's fused kernels have them."""
+    scale, offset, before = (tf.constant(normal(CLASSES, seed=i) / 4 + 1) for i in range(3))
+
+    def step(x: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((x, scale, offset))
+            y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+                x, scale, offset, before, before, 1e-3, layout, is_training=True, exponential_avg_factor=0.1
+            )
+            logits = tf.reduce_mean(tf.nn.relu(y) * 2.0, [1, 2] if layout == "NHWC" else [2, 3])
+            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(labels), logits))
+        return loss, y, mean, variance, tape.gradient(loss, (x, scale, offset))
+
+    shape = (BATCH, 7, 9, CLASSES) if layout == "NHWC" else (BATCH, CLASSES, 7, 9)
+    feeds = tf.constant(normal(*shape, seed=4)), tf.constant(normal(BATCH, CLASSES, seed=5))
+    plain, stitched = (
+        make(step, input_signature=signature, autograph=False) for make in (tf.function, tf_stitch.function)
+    )
+    results: list[Any] = []
+    assert kernel_calls(lambda: results.extend(tf.nest.flatten(stitched(*feeds)))) > 0
+    for mine, wanted in zip(results, tf.nest.flatten(plain(*feeds)), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())

@@ -3,7 +3,7 @@
 Both become the same thing: nodes with flat outputs (`spelling`), attributes as plain values (`attributes`),
 types with symbolic dims (`typing_pass`), and the frame and conditions each runs under (`contexts`). A
 function's arguments become nodes of op `_Arg`. What the tables do not know is kept as a node nobody will
-stitch.
+stitch. One thing is changed on the way: of which value a shape is read (`shape_reads`).
 
 Shapes come from the caller (Grappler's inference), else from the `_output_shapes` that a saved model
 carries, else from TensorFlow's own inference over a throwaway copy.

@@ -29,7 +29,8 @@ def examine(
     def because(reason: Reason, detail: str = "") -> Rejection:
         return Rejection(node.name, node.op, reason, detail)
 
-    if node.op not in OPS:
+    is_about_shapes = bool(node.types) and all(Value(node.name, i) in graph.extents for i in range(len(node.types)))
+    if node.op not in OPS and not is_about_shapes:
         return because(Reason.UNSUPPORTED_OP)
     if node.op in config.exclude or node.name in config.exclude:
         return because(Reason.EXCLUDED)
@@ -39,7 +40,7 @@ def examine(
         return because(Reason.STATEFUL)
     if not _on_cpu(node.device):
         return because(Reason.DEVICE, node.device)
-    if node.types and all(Value(node.name, i) in graph.extents for i in range(len(node.types))):
+    if is_about_shapes:
         return because(Reason.TOO_SMALL, "arithmetic on shapes")
     for value in read:
         if graph.type_of(value).dtype is DType.OTHER:
