@@ -32,18 +32,30 @@ def render(rows: list[Row], summary: Summary, width: int) -> RenderableType:
             *(_ms(row[name]) for name in ("tf_ms", "xla_ms", "stitch_ms")),
             _ratio(row["tf_over_stitch"]),
             _ratio(row["xla_over_stitch"]),
-            f"{_count(row['stitch_kernels'])}/{_count(row['xla_kernels'])}",
+            _kernels(row),
         ]
         if width >= WIDE:
             cells += [_error(row["max_err_f64"]), _error(row["tf_err_f64"])]
         table.add_row(*cells, style="red" if row["disagree"] else None)
+        if row["rival"]:
+            table.add_row(*_rival_cells(row["rival"]))
     return Group(table, *_footer(rows, summary))
+
+
+def _kernels(row: Row) -> str:
+    left = f"+{row['stitch_left']}" if row["stitch_left"] else ""
+    return f"{_count(row['stitch_kernels'])}{left}/{_count(row['xla_kernels'])}"
+
+
+def _rival_cells(rival: Row) -> list[str]:
+    """A line below a row: what TensorFlow takes with its own ops for the work."""
+    return [f" {rival['name']}", "", "", _ms(rival["ms"]), "", "", _ratio(rival["over_stitch"])]
 
 
 def _footer(rows: list[Row], summary: Summary) -> list[RenderableType]:
     lines: list[RenderableType] = [
         Text("ms: a step, CPU time on 1 thread, wall time on more; TF/s, XLA/s: over stitch"),
-        Text("s/XLA: their kernels; error: relative to float64"),
+        Text("s/XLA: their kernels, + ops that tf_stitch left; error: relative to float64"),
     ]
     lines += [Text(line, style="yellow") for line in sorted(set(_remarks(rows)))]
     lines += [Text(f"wrong output: {which}", style="red") for which in summary["disagreeing"]]

@@ -16,11 +16,15 @@ them apart differs, and each system gets what costs it least:
 * XLA where every copy has arguments of its own (the gates of an LSTM): a loop would slice them out of one
   tensor, and XLA's kernel becomes four times slower by that. So each copy is a call of one compiled function,
   out of a function that is not; `launches` is what the calls alone cost, to be taken off.
+
+What copies emit is returned, newest first, so that nothing of it is dead. A loop carries and returns what its last
+copy emitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -32,30 +36,29 @@ Function = Callable[..., Any]
 
 def unrolled(workload: Workload, copies: int) -> Function:
     """The chain as copies in a row; returns the last x, and whatever the copies emitted."""
-    return _unrolled(workload.step, workload.fresh_count, copies)
+    return _unrolled(workload, workload.step, copies)
 
 
 def rows(workload: Workload, copies: int) -> Function:
     """The same, with every `UNROLLED` copies a turn of a loop where there are more than those."""
-    return _rows(workload.step, workload.fresh_count, copies)
+    return _rows(workload, workload.step, copies)
 
 
 def reference(workload: Workload, copies: int) -> Function:
     """The chain for float64 arguments."""
-    return _rows(workload.reference_step or workload.step, workload.fresh_count, copies)
+    return _rows(workload, workload.reference_step or workload.step, copies)
 
 
 def looped(workload: Workload, copies: int) -> Function:
-    """The chain as a loop, for a workload without `fresh` arguments; returns the last x."""
+    """The chain as a loop, for a workload without `fresh` arguments; returns the last x, and what came with it."""
 
     def chain(x: Any, *given: Any) -> Any:
-        first = workload.step(x, *given)
-        if copies == 1:
-            return first
-        _, last = tf.while_loop(
-            lambda i, _: i < copies, lambda i, x: (i + 1, workload.step(x, *given)), (tf.constant(1), first)
-        )
-        return last
+        def again(i: Any, x: Any, *_: Any) -> Any:
+            return (i + 1, *_results(workload, workload.step(x, *given)))
+
+        first = _results(workload, workload.step(x, *given))
+        _, *last = tf.while_loop(lambda i, *_: i < copies, again, (tf.constant(1), *first))
+        return tuple(last)
 
     return chain
 
@@ -63,7 +66,7 @@ def looped(workload: Workload, copies: int) -> Function:
 def called(workload: Workload, copies: int) -> Function:
     """The chain as calls of one function that XLA compiles; returns what `unrolled` does."""
     step = tf.function(workload.step, autograph=False, jit_compile=True)
-    return _unrolled(step, workload.fresh_count, copies)
+    return _unrolled(workload, step, copies)
 
 
 def next_to_nothing(x: Any, *_: Any) -> Any:
@@ -73,7 +76,7 @@ def next_to_nothing(x: Any, *_: Any) -> Any:
 
 def separators(workload: Workload, copies: int) -> Function:
     """What `rows` costs beyond its copies: the call, the loop, and what stands between the copies."""
-    between = _rows(lambda x, *_: x, workload.fresh_count, copies)
+    between = _rows(replace(workload, emits=0), lambda x, *_: x, copies)
     return lambda x, *rest: next_to_nothing(between(x, *rest))
 
 
@@ -90,26 +93,28 @@ def launches(copies: int) -> Function:
     return chain
 
 
-def _unrolled(step: Function, fresh_count: int, copies: int) -> Function:
+def _unrolled(workload: Workload, step: Function, copies: int) -> Function:
+    fresh_count = workload.fresh_count
+
     def chain(x: Any, *rest: Any) -> Any:
         fresh, given = rest[: fresh_count * copies], rest[fresh_count * copies :]
         emitted: list[Any] = []
         for i in range(copies):
             if i > 0:
                 x = tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)
-            result = step(x, *fresh[i * fresh_count : (i + 1) * fresh_count], *given)
-            x, *more = result if isinstance(result, tuple) else (result,)
-            emitted += more
+            x, *more = _results(workload, step(x, *fresh[i * fresh_count : (i + 1) * fresh_count], *given))
+            emitted = more + emitted
         return (x, *emitted) if emitted else x
 
     return chain
 
 
-def _rows(step: Function, fresh_count: int, copies: int) -> Function:
-    if fresh_count or copies <= UNROLLED:
-        return _unrolled(step, fresh_count, copies)
+def _rows(workload: Workload, step: Function, copies: int) -> Function:
+    if copies <= UNROLLED:
+        return _unrolled(workload, step, copies)
+    assert copies <= workload.most_copies
     assert copies % UNROLLED == 0
-    row = _unrolled(step, 0, UNROLLED)
+    row = _unrolled(workload, step, UNROLLED)
 
     def chain(x: Any, *given: Any) -> Any:
         _, x = tf.while_loop(
@@ -118,3 +123,10 @@ def _rows(step: Function, fresh_count: int, copies: int) -> Function:
         return x
 
     return chain
+
+
+def _results(workload: Workload, result: Any) -> tuple[Any, ...]:
+    """What a step returned: the next x, and what it emitted."""
+    results = result if isinstance(result, tuple) else (result,)
+    assert len(results) == 1 + workload.emits, f"{workload.name} emits {len(results) - 1}, not {workload.emits}"
+    return results

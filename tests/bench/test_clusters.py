@@ -12,7 +12,7 @@ from bench.__main__ import bench
 
 def row(**changes):
     plain = {
-        "workload": "residual_layernorm",
+        "workload": "batchnorm_plain_grad",
         "shape": "1x12x128x128",
         "threads": 1,
         "tf_ms": 1234.5,
@@ -21,6 +21,7 @@ def row(**changes):
         "tf_over_stitch": 123.45,
         "xla_over_stitch": 2.0,
         "stitch_kernels": 1,
+        "stitch_left": 0,
         "xla_kernels": 6,
         "max_err_f64": 1.2e-7,
         "tf_err_f64": 3e-7,
@@ -30,6 +31,7 @@ def row(**changes):
         "stitch_compile_cpu_s": 0.15,
         "absent": {},
         "disagree": [],
+        "rival": None,
         "notes": [],
     }
     return plain | changes
@@ -41,6 +43,7 @@ NOT_MEASURED = row(
     tf_over_stitch=None,
     xla_over_stitch=None,
     stitch_kernels=None,
+    stitch_left=None,
     max_err_f64=None,
     stitch_compile_cpu_s=None,
     absent={"stitch": "ImportError: a long and winding sentence about a library that could not be loaded"},
@@ -58,10 +61,21 @@ def test_the_table_fits(width):
     text = rendered([row(), LOST, NOT_MEASURED], width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    for part in ("residual_layernorm", "1x12x128x128", "1234.5", "123.45", "1/6", "XLA/s"):
+    for part in ("batchnorm_plain_grad", "1x12x128x128", "1234.5", "123.45", "1/6", "XLA/s"):
         assert part in text
     assert "could not be loaded" in " ".join(text.split())
     assert ("1e-07" in text) == (width >= cluster_table.WIDE)
+
+
+def test_a_rival_has_a_line_of_its_own():
+    text = rendered([row(rival={"name": "ResourceApplyAdam", "ms": 25.5, "over_stitch": 2.55, "err_f64": 1e-7})], 80)
+    (line,) = (line for line in text.splitlines() if "ResourceApplyAdam" in line)
+    assert line.split() == ["ResourceApplyAdam", "25.5", "2.55"]
+
+
+def test_ops_that_were_left_stand_beside_the_kernels():
+    assert "1/6" in rendered([row()], 80)
+    assert "2+4/6" in rendered([row(stitch_kernels=2, stitch_left=4)], 80)
 
 
 def test_the_table_ends_with_the_means():
@@ -77,6 +91,11 @@ def test_the_summary():
     assert summary["worst_over_better"] == pytest.approx(0.5)
     assert summary["xla_compile_cpu_s"] == pytest.approx(0.4)
     assert summary["versions"]["tensorflow"].startswith("2.21")
+
+
+def test_a_rival_counts_as_the_better():
+    faster = {"name": "ResourceApplyAdam", "ms": 5.0, "over_stitch": 0.5, "err_f64": 1e-7}
+    assert results.cluster_summary([row(rival=faster)], "default")["worst_over_better"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("wrong", "code"), [([], 0), (["stitch"], clusters.DISAGREEMENT)])

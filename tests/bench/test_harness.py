@@ -1,14 +1,17 @@
 import json
 import math
+from collections import Counter
 
 import pytest
 import tensorflow as tf
 
+import tf_stitch
 from bench import harness, results
 from bench.baselines import Absent, Way, ways
 from bench.harness import NO_AGREEMENT, Case
 from bench.timing import Effort
 from bench.workloads.clusters import find
+from bench.workloads.optimizers import LAYERS
 
 ONE_ROUND = Effort(budget_s=0, slice_s=0.001, fewest_rounds=2, most_rounds=2)
 TF, XLA, _ = ways()
@@ -16,7 +19,7 @@ MISSING = Absent("stitch", "not here")
 
 ROW = {
     *("workload", "shape", "threads", "tf_ms", "xla_ms", "stitch_ms", "tf_over_stitch", "xla_over_stitch"),
-    *("stitch_kernels", "xla_kernels", "max_err_f64", "tf_err_f64"),
+    *("stitch_kernels", "stitch_left", "xla_kernels", "max_err_f64", "tf_err_f64"),
 }
 
 
@@ -32,9 +35,12 @@ def shifted(outputs, change):
 @pytest.fixture
 def no_stats(monkeypatch):
     monkeypatch.setattr("bench.baselines.stitch_counts", lambda: (0, 0))
+    monkeypatch.setattr("bench.baselines.left_by_stitch", lambda *_: Counter())
 
 
-@pytest.mark.parametrize("name", ["residual_layernorm", "lstm_pointwise", "batchnorm_relu"])
+@pytest.mark.parametrize(
+    "name", ["residual_layernorm", "lstm_pointwise", "batchnorm_relu", "batchnorm_plain", "sparse_softmax_xent"]
+)
 @pytest.mark.usefixtures("no_stats")
 def test_a_row_has_what_the_schema_says(name):
     workload = find(name)
@@ -51,6 +57,25 @@ def test_a_row_has_what_the_schema_says(name):
     document = json.loads(json.dumps(results.document([row], results.cluster_summary([row], "default"))))
     assert document["schema"] == 1
     assert document["summary"].keys() >= {"geomean_tf_over_stitch", "geomean_xla_over_stitch"}
+
+
+@pytest.mark.parametrize("excluded", [(), ("Square",)])
+def test_what_was_not_stitched_is_counted_and_named(excluded):
+    config = tf_stitch.Config(exclude=frozenset(excluded))
+    way = Way("stitch", lambda f: tf_stitch.function(f, autograph=False, config=config))
+    row = harness.measure(Case.of(find("rms_norm"), (64, 32), 2), (way,), 1, ONE_ROUND)
+    assert row["stitch_kernels"] == 1
+    assert row["stitch_left"] == len(excluded)
+    assert [note.split(" (")[0] for note in row["notes"]] == [f"stitch: left to TensorFlow: 1 {op}" for op in excluded]
+    assert row["disagree"] == []
+
+
+def test_a_rival_is_measured_beside_the_others():
+    row = harness.measure(Case.of(find("adamw"), (LAYERS, 8)), (TF, MISSING), 1, ONE_ROUND)
+    assert row["rival"]["name"] == "ResourceApplyAdam"
+    assert row["rival"]["ms"] > 0
+    assert row["rival"]["over_stitch"] is None
+    assert row["rival"]["err_f64"] < 1e-6
 
 
 def test_a_missing_way_is_null_and_named():
