@@ -81,7 +81,7 @@ def left_by_stitch(function: Any, arguments: tuple[Any, ...]) -> Counter[tuple[s
     import tf_stitch
 
     graphs = tf_stitch.explain(function, *arguments).graphs
-    return Counter((r.op, r.detail or r.meaning) for g in graphs for r in g.rejections if r.op not in MOVES_NOTHING)
+    return Counter((r.op, r.code) for g in graphs for r in g.rejections if r.op not in MOVES_NOTHING)
 
 
 def _stitch() -> Way | Absent:

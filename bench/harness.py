@@ -182,7 +182,8 @@ def _kernels(way: Way, case: Case, one: chain.Function) -> Kernels:
         case "stitch":
             ran, fell_back = _stitch_ops(lambda: one(*case.one_arguments))
             left = baselines.left_by_stitch(one, case.one_arguments)
-            notes = [f"left to TensorFlow: {count} {op} ({why})" for (op, why), count in sorted(left.items())]
+            ops = ", ".join(f"{count} {op} ({why})" for (op, why), count in sorted(left.items()))
+            notes = [f"left to TensorFlow: {ops}"] if ops else []
             if not ran:
                 notes.append("nothing was stitched")
             if fell_back:

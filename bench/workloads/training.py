@@ -1,8 +1,7 @@
 """Gradients: what stands between the matmuls and convolutions of a backward pass.
 
 A chain hands the gradient down, as a backward pass does from layer to layer, and every layer has activations and
-parameters of its own. What follows for a layer's parameters (a sum over the batch) is emitted. Between batch norms
-stand ReLUs: what one hands down would sum to nothing for the next.
+parameters of its own. What follows for a layer's parameters (a sum over the batch) is emitted.
 """
 
 from __future__ import annotations
@@ -26,10 +25,16 @@ def layernorm_grad(dy: Any, x: Any, gamma: Any, beta: Any) -> Any:
     return tuple(tape.gradient(y, (x, gamma, beta), output_gradients=dy))
 
 
-def batchnorm_fused_grad(dy: Any, y: Any, x: Any, scale: Any, mean: Any, variance: Any) -> Any:
+def residual_relu_grad(dy: Any, dskip: Any, y: Any) -> Any:
+    """Of the ReLU in a residual net that made `y`: a skip connection brings a gradient, too. Without it there would be
+    nothing to sum: what a batch norm hands down sums to 0."""
+    return tf.raw_ops.ReluGrad(gradients=dy + dskip, features=y)
+
+
+def batchnorm_fused_grad(dy: Any, dskip: Any, y: Any, x: Any, scale: Any, mean: Any, variance: Any) -> Any:
     """y = relu(batchnorm(x)), `mean` and `variance` are what the forward pass keeps."""
     dx, dscale, doffset, *_ = tf.raw_ops.FusedBatchNormGradV3(
-        y_backprop=tf.raw_ops.ReluGrad(gradients=dy, features=y),
+        y_backprop=residual_relu_grad(dy, dskip, y),
         x=x,
         scale=scale,
         reserve_space_1=mean,
@@ -41,22 +46,23 @@ def batchnorm_fused_grad(dy: Any, y: Any, x: Any, scale: Any, mean: Any, varianc
     return dx, dscale, doffset
 
 
-def batchnorm_fused_grad_reference(dy: Any, y: Any, x: Any, scale: Any, mean: Any, variance: Any) -> Any:
+def batchnorm_fused_grad_reference(dy: Any, dskip: Any, y: Any, x: Any, scale: Any, mean: Any, variance: Any) -> Any:
     batch = list(range(len(x.shape) - 1))
-    dy = tf.raw_ops.ReluGrad(gradients=dy, features=y)
+    dh = residual_relu_grad(dy, dskip, y)
     inverse = tf.math.rsqrt(variance + EPSILON)
     normal_x = (x - mean) * inverse
-    doffset, dscale = tf.reduce_sum(dy, batch), tf.reduce_sum(dy * normal_x, batch)
+    doffset, dscale = tf.reduce_sum(dh, batch), tf.reduce_sum(dh * normal_x, batch)
     count = float(np.prod(x.shape[:-1]))
-    return scale * inverse * (dy - doffset / count - normal_x * (dscale / count)), dscale, doffset
+    return scale * inverse * (dh - doffset / count - normal_x * (dscale / count)), dscale, doffset
 
 
-def batchnorm_plain_grad(dy: Any, x: Any, scale: Any, offset: Any) -> Any:
+def batchnorm_plain_grad(dy: Any, dskip: Any, y: Any, x: Any, scale: Any, offset: Any) -> Any:
+    """y = relu(batchnorm(x)) is what the forward pass keeps; mean and variance are computed again."""
     with tf.GradientTape() as tape:
         tape.watch((x, scale, offset))
-        y, *_ = batchnorm_plain(x, scale, offset)
-        y = tf.nn.relu(y)
-    return tuple(tape.gradient(y, (x, scale, offset), output_gradients=dy))
+        before_relu, *_ = batchnorm_plain(x, scale, offset)
+    dh = residual_relu_grad(dy, dskip, y)
+    return tuple(tape.gradient(before_relu, (x, scale, offset), output_gradients=dh))
 
 
 def softmax_grad(dy: Any, y: Any) -> Any:
@@ -72,7 +78,7 @@ def bias_relu_grad(dy: Any, y: Any) -> Any:
 
 
 def softmax_xent(logits: Any, labels: Any) -> Any:
-    """The mean loss and its gradient, which is the next copy's logits."""
+    """The mean loss and its gradient, which is the next copy's logits; `labels` are a teacher's probabilities."""
     with tf.GradientTape() as tape:
         tape.watch(logits)
         loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits))
@@ -91,17 +97,22 @@ def _activations_and_parameters(rng: Rng, shape: Shape) -> Arrays:
     return normal(rng, shape), around_one(rng, shape), channels(rng, shape)
 
 
-def _activations_and_positive_offset(rng: Rng, shape: Shape) -> Arrays:
-    """So that few of a batch norm's results are 0 after a ReLU, or little of a chain's gradients would be left."""
-    return normal(rng, shape), around_one(rng, shape), 1 + around_one(rng, shape)
-
-
-def _batchnorm_kept(rng: Rng, shape: Shape) -> Arrays:
-    x, scale, offset = _activations_and_positive_offset(rng, shape)
+def _around_batchnorm(rng: Rng, shape: Shape) -> tuple[np.ndarray, ...]:
+    """The gradient by a skip connection; and y = relu(batchnorm(x)), x, scale, offset, mean, variance as they were."""
+    x, scale, offset = normal(rng, shape), around_one(rng, shape), channels(rng, shape)
     batch = tuple(range(len(shape) - 1))
     mean, variance = x.mean(batch), x.var(batch)
     y = np.maximum((x - mean) / np.sqrt(variance + EPSILON) * scale + offset, 0)
-    return y, x, scale, mean, variance
+    return normal(rng, shape) + 0.5, y, x, scale, offset, mean, variance
+
+
+def _kept_by_fused(rng: Rng, shape: Shape) -> Arrays:
+    dskip, y, x, scale, _, mean, variance = _around_batchnorm(rng, shape)
+    return dskip, y, x, scale, mean, variance
+
+
+def _kept_by_plain(rng: Rng, shape: Shape) -> Arrays:
+    return _around_batchnorm(rng, shape)[:5]
 
 
 def _probabilities(rng: Rng, shape: Shape) -> Arrays:
@@ -117,13 +128,6 @@ def _mostly_positive(rng: Rng, shape: Shape) -> Arrays:
 
 def _classes(rng: Rng, shape: Shape) -> Arrays:
     return (rng.randint(shape[-1], size=shape[0]),)
-
-
-def _smoothed(rng: Rng, shape: Shape) -> Arrays:
-    """Labels: nine tenths for one class, and the rest spread evenly."""
-    labels = np.full(shape, 0.1 / shape[-1])
-    labels[np.arange(shape[0]), *_classes(rng, shape)] += 0.9
-    return (labels,)
 
 
 CLASSES = ((64, 8000), (64, 30_000), (4097, 1023))
@@ -142,7 +146,7 @@ TRAINING: tuple[Workload, ...] = (
         "batchnorm_fused_grad",
         batchnorm_fused_grad,
         start=normal,
-        fresh=_batchnorm_kept,
+        fresh=_kept_by_fused,
         emits=2,
         quick=IMAGES[:1],
         full=IMAGES,
@@ -152,7 +156,7 @@ TRAINING: tuple[Workload, ...] = (
         "batchnorm_plain_grad",
         batchnorm_plain_grad,
         start=normal,
-        fresh=_activations_and_positive_offset,
+        fresh=_kept_by_plain,
         emits=2,
         quick=IMAGES[:1],
         full=IMAGES,
@@ -174,7 +178,9 @@ TRAINING: tuple[Workload, ...] = (
         quick=ROWS[:1],
         full=(*ROWS, *ODD_COLUMNS),
     ),
-    Workload("softmax_xent", softmax_xent, start=normal, fresh=_smoothed, emits=1, quick=CLASSES[:1], full=CLASSES),
+    Workload(
+        "softmax_xent", softmax_xent, start=normal, fresh=_probabilities, emits=1, quick=CLASSES[:1], full=CLASSES
+    ),
     Workload(
         "sparse_softmax_xent",
         sparse_softmax_xent,
