@@ -49,6 +49,8 @@ NOT_MEASURED = row(
     absent={"stitch": "ImportError: a long and winding sentence about a library that could not be loaded"},
 )
 
+MANY_KERNELS = row(stitch_kernels=41, stitch_left=62, xla_kernels=360)
+
 
 def rendered(rows, width):
     console = Console(width=width, record=True, force_terminal=False, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
@@ -58,10 +60,10 @@ def rendered(rows, width):
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_the_table_fits(width):
-    text = rendered([row(), LOST, NOT_MEASURED], width)
+    text = rendered([row(), LOST, NOT_MEASURED, MANY_KERNELS], width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    for part in ("batchnorm_plain_grad", "1x12x128x128", "1234.5", "123.45", "1/6", "XLA/s"):
+    for part in ("batchnorm_plain_grad", "1x12x128x128", "1234.5", "123.45", "1/6", "41+62/360", "XLA/s"):
         assert part in text
     assert "could not be loaded" in " ".join(text.split())
     assert ("1e-07" in text) == (width >= cluster_table.WIDE)
