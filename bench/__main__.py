@@ -6,6 +6,7 @@ import click
 
 from bench.clusters import clusters
 from bench.demo import demo
+from bench.planner import planner
 from bench.worker import worker
 
 
@@ -16,6 +17,7 @@ def bench() -> None:
 
 bench.add_command(clusters)
 bench.add_command(demo)
+bench.add_command(planner)
 bench.add_command(worker)
 
 if __name__ == "__main__":
