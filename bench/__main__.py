@@ -6,6 +6,7 @@ import click
 
 from bench.clusters import clusters
 from bench.demo import demo
+from bench.optimality import optimality
 from bench.planner import planner
 from bench.worker import worker
 
@@ -17,6 +18,7 @@ def bench() -> None:
 
 bench.add_command(clusters)
 bench.add_command(demo)
+bench.add_command(optimality)
 bench.add_command(planner)
 bench.add_command(worker)
 

@@ -1,10 +1,14 @@
-"""Bytes that a cluster moves, apart (as TensorFlow runs its nodes) and stitched (as its plan does).
+"""What a cluster costs, apart (as TensorFlow runs its nodes) and stitched (as its plan does): bytes, and nanoseconds.
 
     t = x + r ; y = t * g        apart:     read x r, write t, read t g, write y      5*[B, 768] + [768]
                                  stitched:  read x r g, write y                       3*[B, 768] + [768]
 
 A count is a sum of Dims, so that nothing has to be assumed of unknown dims; `Bytes.at` puts numbers in. Both
 are counts of what must cross between an op and memory, not of cache lines.
+
+Nanoseconds are for comparing plans. A node of TensorFlow is a dispatch and a loop, a StitchOp is a dispatch and a loop
+for each group. A loop is work: the bytes that it reads and writes, and the HEAVY functions that it evaluates. It runs
+on all threads where that gains more than the join costs. Arithmetic that is light is free.
 """
 
 from __future__ import annotations
@@ -13,14 +17,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reduce, Reshape
-from tf_stitch.ir.types import Dim, DType
+from tf_stitch.ir.types import Dim, DType, product
+from tf_stitch.ops import is_heavy
+from tf_stitch.plan.indexing import axes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tf_stitch.ir.body import Body
+    from tf_stitch.ir.body import Body, Step
     from tf_stitch.ir.types import TensorType
-    from tf_stitch.plan.plan import StitchPlan
+    from tf_stitch.plan.plan import Group, StitchPlan
+    from tf_stitch.plan.target import Target
 
 UNKNOWN_DIM = 1
 """What an unknown dim counts as where one number is wanted."""
@@ -97,6 +104,80 @@ def stitched(plan: StitchPlan) -> Bytes:
     outputs = [size(body.steps[o].type) for o in body.outputs]
     scratch = [size(body.steps[s].type) for s in plan.scratch]
     return Bytes.of((*inputs.values(), *outputs, *scratch, *scratch))
+
+
+def apart_ns(body: Body, target: Target) -> float:
+    """Nanoseconds of a body's nodes as TensorFlow runs them; an unknown dim counts as UNKNOWN_DIM."""
+    moved = by_node(body)
+    steps: dict[str, list[int]] = {}
+    for index, step in enumerate(body.steps):
+        if not isinstance(step.op, Input | Constant | Extent):
+            steps.setdefault(step.origin, []).append(index)
+    works = (
+        work_ns(moved.get(node, Bytes()).at(), evaluations(body, indices).at(), target)
+        for node, indices in steps.items()
+    )
+    return sum(target.op_ns + loop_ns(work, target) for work in works)
+
+
+def stitched_ns(plan: StitchPlan, target: Target) -> float:
+    """Nanoseconds of a StitchOp; an unknown dim counts as UNKNOWN_DIM."""
+    works = (work_ns(moved_by(plan, g).at(), evaluated_by(plan, g).at(), target) for g in plan.groups)
+    return target.launch_ns + sum(loop_ns(work, target) for work in works)
+
+
+def evaluations(body: Body, steps: Iterable[int] | None = None) -> Bytes:
+    """How many elements HEAVY functions are evaluated for, in these steps or all: a number, not of bytes."""
+    chosen = range(len(body.steps)) if steps is None else steps
+    return Bytes.of(body.steps[i].type.size for i in chosen if _is_heavy(body, body.steps[i]))
+
+
+def work_ns(moved: int, evaluated: int, target: Target) -> float:
+    """Nanoseconds that one thread takes to move so many bytes, and evaluate so many HEAVY functions."""
+    return moved / target.bytes_per_ns + evaluated * target.heavy_ns
+
+
+def loop_ns(work: float, target: Target) -> float:
+    """Nanoseconds that a loop of so much work takes, in the calling thread or on all. Concave: one loop is never
+    dearer than two that share its work.
+    """
+    return min(work, work / target.threads + target.join_ns)
+
+
+def moved_by(plan: StitchPlan, group: Group) -> Bytes:
+    """What one group moves: each value that it reads once, each that it stores once for each place it goes to.
+
+    Over all groups that may be more than `stitched`, where two groups read one value.
+    """
+    read = {i.step for i in group.instances if i.loaded}
+    places = (*plan.body.outputs, *plan.scratch)
+    stored = [step for i in group.stores for step in places if step == group.instances[i].step]
+    return Bytes.of(size(plan.body.steps[step].type) for step in (*read, *stored))
+
+
+def evaluated_by(plan: StitchPlan, group: Group) -> Bytes:
+    """How often one group evaluates HEAVY functions: a number, of elements.
+
+    Once in each turn of the loops around it, which are all but the innermost (`inner`, or else the vector axis) for
+    a value that does not vary along that.
+    """
+    axes = [axis for axis in group.outer if not axis.extent.is_one]
+    outer, inner = (axes, group.inner) if group.inner else (axes[:-1], axes[-1:])
+    innermost = {axis.identity for axis in inner}
+    rows = product(axis.extent for axis in outer)
+    row = product(axis.extent for axis in inner)
+    return Bytes.of(
+        rows * row if axes_of(i.index_map) & innermost else rows
+        for i in group.instances
+        if not i.loaded and _is_heavy(plan.body, plan.body.steps[i.step])
+    )
+
+
+def _is_heavy(body: Body, step: Step) -> bool:
+    """Whether a step evaluates a HEAVY function of something that is known only when it runs."""
+    if not isinstance(step.op, Elementwise) or not is_heavy(step.op.function):
+        return False
+    return not all(isinstance(body.steps[o].op, Constant) for o in step.operands)
 
 
 def _working(body: Body) -> frozenset[str]:

@@ -18,9 +18,10 @@ earlier groups; every stored step is computed once for each of its elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce, Reshape, Slice, Transpose
@@ -43,17 +44,28 @@ _STREAMS = 6  # through memory, of a group that is joined by what it has no elem
 _MAX_CUTS = 32  # of axes, in one group; a reshape chain of real models needs three or four
 
 
-def plan_groups(body: Body, *, dominant_merging: bool = True) -> StitchPlan:
+def plan_groups(
+    body: Body,
+    cuts: frozenset[int] | None = None,
+    choose: Callable[[Iterator[Any], None], Any] = next,
+    *,
+    dominant_merging: bool = True,
+) -> StitchPlan:
     """Plans a body.
 
+    cuts: the steps that get a group of their own beside reductions and outputs; None for what is dear and repeated.
+    choose: given the groups that can hold an anchor, earliest first and a new one last, returns one of them, or its
+      second argument where there is none. The two are for a search that tries what the planner does not.
     dominant_merging: let anchors share a group; without it each is the dominant of its own.
 
     Raises:
       Unsupported: where no legal plan was found; the reason is SCHEME.
     """
+    if cuts is not None:
+        return _finish(body, _assign(body, set(cuts), choose, None, dominant_merging=dominant_merging))
     dear: set[int] = set()
     while True:
-        drafts = _assign(body, dear, dominant_merging=dominant_merging)
+        drafts = _assign(body, dear, choose, _spaces(body), dominant_merging=dominant_merging)
         redundant = _dear_and_repeated(body, drafts) - dear
         if not redundant:
             return _finish(body, drafts)
@@ -84,10 +96,16 @@ class _Draft:
         )  # fmt: skip
 
 
-def _assign(body: Body, dear: set[int], *, dominant_merging: bool) -> list[_Draft]:
+def _assign(
+    body: Body,
+    dear: set[int],
+    choose: Callable[[Iterator[Any], None], Any],
+    spaces: list[int] | None,
+    *,
+    dominant_merging: bool,
+) -> list[_Draft]:
     """Step 2: a group for every anchor."""
     identities = count()
-    spaces = _spaces(body)
     drafts: list[_Draft] = []
     home: dict[int, int] = {}  # anchor -> the group that computes it
     reductions = [i for i, s in enumerate(body.steps) if isinstance(s.op, Reduce)]
@@ -96,24 +114,39 @@ def _assign(body: Body, dear: set[int], *, dominant_merging: bool) -> list[_Draf
     order = sorted(set(reductions) | dear) + sorted(set(outputs) - dear)
     for anchor in order:
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
-        for position in range(earliest if dominant_merging else len(drafts), len(drafts)):
-            if not _may_hold(body, drafts[position], anchor, spaces):
-                continue
-            grown = _grow(body, drafts[position], anchor, home, position)
-            if grown is not None:
-                drafts[position] = grown
-                home[anchor] = position
-                break
-        else:
-            draft = _grow(body, _seed(body, anchor, identities), anchor, home, len(drafts))
-            if draft is None:
-                raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
-            home[anchor] = len(drafts)
-            drafts.append(draft)
+        first = earliest if dominant_merging else len(drafts)
+        homes = _homes(body, drafts, anchor, home, range(first, len(drafts)), identities, spaces)
+        chosen: tuple[int, _Draft] | None = choose(homes, None)
+        if chosen is None:
+            raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
+        position, grown = chosen
+        drafts[position : position + 1] = [grown]
+        home[anchor] = position
     for anchor in body.outputs:  # a reduction that is an output is stored by its own group
         if anchor not in drafts[home[anchor]].stored:
             drafts[home[anchor]].stored.append(anchor)
     return drafts
+
+
+def _homes(
+    body: Body,
+    drafts: list[_Draft],
+    anchor: int,
+    home: dict[int, int],
+    positions: range,
+    identities: count[int],
+    spaces: list[int] | None,
+) -> Iterator[tuple[int, _Draft]]:
+    """The groups at `positions` that can hold an anchor, with it in them; a new one last. spaces: None to try all."""
+    for position in positions:
+        if spaces is not None and not _may_hold(body, drafts[position], anchor, spaces):
+            continue
+        grown = _grow(body, drafts[position], anchor, home, position)
+        if grown is not None:
+            yield position, grown
+    grown = _grow(body, _seed(body, anchor, identities), anchor, home, len(drafts))
+    if grown is not None:
+        yield len(drafts), grown
 
 
 def _spaces(body: Body) -> list[int]:

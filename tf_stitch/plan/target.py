@@ -58,6 +58,12 @@ class Target:
     threads: how many can run at a time; a hint, since the host says at each call how many it has.
     features: what the compiler may use beyond the bare architecture, as __builtin_cpu_supports spells it.
     march: the compiler's name for the bare architecture; `features` come on top of it.
+
+    What things cost, for plan/cost.py; of an x86-64-v3 server, and for comparing plans, not for telling the time:
+
+    op_ns: to dispatch an op of TensorFlow. launch_ns: to dispatch a StitchOp.
+    join_ns: to start a loop on all threads and wait for the last of them; as in kernels/cpu_host.cc.
+    bytes_per_ns: between one thread and memory. heavy_ns: one HEAVY function of one element.
     """
 
     name: str
@@ -69,6 +75,11 @@ class Target:
     threads: int
     features: frozenset[str]
     march: str
+    op_ns: float = 450.0
+    launch_ns: float = 700.0
+    join_ns: float = 15_000.0
+    bytes_per_ns: float = 20.0
+    heavy_ns: float = 0.25
 
     @staticmethod
     def this_cpu() -> Target:
