@@ -173,8 +173,9 @@ def picture(row: Row, found: Comparison, best: str) -> str:
         if node.op == "Const":
             continue
         reads = [v.node for v in node.inputs if graph.nodes[v.node].op != "Const"]
-        notes = ["returned"] * any(v.node == name for v in graph.returned)
-        notes += [reasons[name]] * (name in reasons and name in theirs)
+        notes = ["returned"] if any(v.node == name for v in graph.returned) else []
+        if name in reasons and name in theirs:
+            notes.append(reasons[name])
         shape = str(node.types[0]).removeprefix("f32")
         table.append((name, shape, mine.get(name, ""), theirs.get(name, ""), "; ".join([" ".join(reads), *notes])))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]

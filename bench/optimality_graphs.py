@@ -118,11 +118,12 @@ def _reshape(g: _Growing) -> Value | None:
 
 
 def _transpose(g: _Growing) -> Value | None:
-    x = g.pick(lambda s: sum(d > 1 for d in s) > 1)
+    x = g.pick(lambda s: len(s) > 1)
     if x is None:
         return None
     axes = list(range(len(g.sketch.shape(x))))
-    g.random.shuffle(axes)
+    while axes == sorted(axes):
+        g.random.shuffle(axes)
     return g.sketch.transpose(x, *axes)
 
 

@@ -2,10 +2,11 @@
 
     h = exp x                       the planner: two groups, and each evaluates exp
     r = row sums of h               a cut at h:  one group more, which stores h; the two load it
-    c = column sums of h
+    t = sum of all of h
 
   1. The planner decides twice. `choose`: which of the groups that can hold an anchor gets it. `cuts`: which steps are
-     stored although nothing forces it. What is legal it finds out itself; here, only its answers are replaced.
+     stored although nothing forces it. What is legal it finds out itself; here, only its answers are replaced. The
+     order in which it takes the anchors is its own.
   2. All answers to `choose` are tried by replay: run once with first answers, then again with the last answer that has
      an alternative moved on by one, until none has. A run is given up when what its groups do already, and what must
      still be done by some group, costs no less than the best plan so far.
@@ -23,6 +24,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from tf_stitch.errors import Unsupported
@@ -78,16 +80,17 @@ def best_plan(body: Body, target: Target, effort: Effort, below: float = math.in
     stack = [frozenset[int]()]
     while stack:
         cuts = stack.pop()
-        if bounds.least_ns(cuts, {}) >= limit:
+        later = frozenset(i for i in candidates if i > max(cuts, default=-1))
+        if bounds.least_ns(cuts, later) >= limit:
             continue
         runs = _Runs(bounds, cuts, limit, effort)
-        for plan in runs:
+        for plan in runs if bounds.least_ns(cuts) < limit else ():
             if cuts <= _loaded(plan) and cost.stitched_ns(plan, target) < limit:
                 with contextlib.suppress(Unsupported):
                     best = _priced(plan, target)
                     runs.limit = limit = best.ns * (1 - SLACK)
         if limit < math.inf or not cuts:  # else it is refused whatever is stored
-            stack += [cuts | {i} for i in reversed(candidates) if i > max(cuts, default=-1)]
+            stack += [cuts | {i} for i in sorted(later, reverse=True)]
     return best
 
 
@@ -158,7 +161,8 @@ class _Runs:
         answer = self.script[number] if number < len(self.script) else 0
         self.answered.append((answer, len(found)))
         position, self.groups[position] = found[answer]
-        return none if self.bounds.least_ns(self.cuts, self.groups) >= self.limit else found[answer]
+        least = self.bounds.least_ns(self.cuts, frozenset(), self.groups)
+        return none if least >= self.limit else found[answer]
 
 
 class _Bounds:
@@ -178,14 +182,20 @@ class _Bounds:
             if isinstance(step.op, Reduce)
         }
 
-    def least_ns(self, cuts: frozenset[int], groups: Mapping[int, _Draft]) -> float:
-        """Of all plans that store `cuts` and whose groups start with these."""
-        loops = [self._tasks((*g.reductions, *g.stored), g.loaded, cuts) for g in groups.values()]
+    def least_ns(
+        self,
+        cuts: frozenset[int],
+        more_cuts: frozenset[int] = frozenset(),
+        groups: Mapping[int, _Draft] = MappingProxyType({}),
+    ) -> float:
+        """Of all plans that store `cuts`, and perhaps some of `more_cuts`, and whose groups start with these."""
+        ends = frozenset((*self.body.outputs, *cuts, *more_cuts))
+        loops = [self._tasks((*g.reductions, *g.stored), g.loaded, ends) for g in groups.values()]
         begun = {self._class_of[r] for g in groups.values() for r in g.reductions}
         for each in dict.fromkeys(self._class_of.values()):
             if each not in begun:
                 members = [r for r, its in self._class_of.items() if its == each]
-                loops.append(self._tasks(members, frozenset(), cuts))
+                loops.append(self._tasks(members, frozenset(), ends))
         works = [sum(self._weights.get(task, 0.0) for task in tasks) for tasks in loops]
         rest = sum(self._weights.get(task, 0.0) for task in self._due(cuts).difference(*loops))
         works.sort()
@@ -193,10 +203,10 @@ class _Bounds:
         total = sum(cost.loop_ns(work, self._target) for work in (*works, longest + rest))
         return self._target.launch_ns + total
 
-    def _tasks(self, anchors: Iterable[int], loaded: AbstractSet[int], cuts: frozenset[int]) -> set[Task]:
-        """What a loop with these anchors does, whatever it is still to hold. Outputs and cuts it may come to load."""
+    def _tasks(self, anchors: Iterable[int], loaded: AbstractSet[int], ends: frozenset[int]) -> set[Task]:
+        """What a loop with these anchors does, whatever it is still to hold. It may come to load the ends."""
         roots = set(anchors)
-        tasks: set[Task] = {("write", i) for i in roots if i in self.body.outputs or i in cuts}
+        tasks: set[Task] = {("write", i) for i in roots & set(self.body.outputs)}
         stack, seen = list(roots), set(roots)
         while stack:
             index = stack.pop()
@@ -205,7 +215,7 @@ class _Bounds:
             if isinstance(step.op, Input) or (is_foreign and (isinstance(step.op, Reduce) or index in loaded)):
                 tasks.add(("read", index))
                 continue
-            if is_foreign and (index in self.body.outputs or index in cuts):
+            if is_foreign and index in ends:
                 continue
             tasks.add(("evaluate", index))
             stack += [o for o in step.operands if o not in seen]
