@@ -25,6 +25,7 @@ class Config:
     exclude: names of TensorFlow ops, or of nodes, that are never stitched.
     cpu_baseline: "native" for this CPU, or x86-64-v2, x86-64-v3, x86-64-v4 for a model that travels.
     compiler_timeout: seconds for one run of the compiler.
+    never_slower: race each kernel against the nodes that it replaces, on this machine, and leave those that lose.
     """
 
     adaptive_mapping: bool = True
@@ -36,6 +37,7 @@ class Config:
     exclude: frozenset[str] = frozenset()
     cpu_baseline: str = "native"
     compiler_timeout: float = 60.0
+    never_slower: bool = False
 
     def without(self, names: Iterable[str]) -> Config:
         """This config with the switches of these names off.

@@ -41,6 +41,7 @@ class Reason(enum.Enum):
     TOO_SMALL = "too little work beside it to be worth a kernel"
     EXCLUDED = "excluded by the configuration"
     NOT_PROFITABLE = "stitching it was estimated not to pay"
+    SLOWER = "its kernel was measured to be slower than the nodes that it replaces"
     SCHEME = "its index mapping does not fit the one of its neighbours"
     BUILD_FAILED = "its kernel could not be built"
     INTERNAL = "an error inside tf_stitch; please report it"

@@ -11,6 +11,7 @@ from tf_stitch.report.sizes import known_sizes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tf_stitch.frontend.tuning import RacedCluster
     from tf_stitch.ir.graph import Graph
     from tf_stitch.pipeline import Stitched, StitchedCluster
 
@@ -48,6 +49,7 @@ class Conversion:
     kernels_compiled: how many the compiler ran for; the others came from the cache, or equal another.
     rejections: nodes that stayed, by reason code.
     skipped: functions that were left alone, and why.
+    raced: where kernels were raced against the nodes that they replace, each cluster's race, losers included.
     """
 
     source: Path
@@ -62,6 +64,7 @@ class Conversion:
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
     already_stitched: bool = False
+    raced: tuple[RacedCluster, ...] = ()
 
     @property
     def stitch_ops(self) -> int:
@@ -81,6 +84,7 @@ class Conversion:
             "compile_seconds": round(self.compile_seconds, 6),
             "rejections": dict(sorted(self.rejections.items())),
             "clusters": [c.to_json() for c in self.clusters],
+            "tuned": [r.to_json() for r in self.raced],
             "skipped": self.skipped,
             "warnings": list(self.warnings),
         }

@@ -8,6 +8,7 @@ TensorFlow's own.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, poly
 from tf_stitch.config import Config, default_config, enabled
 from tf_stitch.frontend import grappler
 from tf_stitch.frontend.options import FunctionCallOptions, is_stitched, stitched_config, stitched_options
+from tf_stitch.frontend.tuning import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +55,9 @@ class _Stitching:
             thread.function_call_options = own
         if _optimizer.has_pending:
             _optimizer.raise_pending()
+        if _races.has_noted and _races.race():
+            self._stitch_params = grappler.params_of(grappler.config_of(self._stitch_params))
+            self._stitch_options = (None, None)
         return result
 
 
@@ -89,20 +94,30 @@ class StitchedConcreteFunction(_Stitching, concrete_function.ConcreteFunction):
         return self._stitched_call(super().__call__, args, kwargs)
 
 
-def function(func: Any = None, *args: Any, config: Config | None = None, **kwargs: Any) -> Any:
+def function(
+    func: Any = None, *args: Any, config: Config | None = None, never_slower: bool = False, **kwargs: Any
+) -> Any:
     """`tf.function`, stitched: takes its arguments and offers its methods.
 
     A function with `jit_compile=True` belongs to XLA, and is left to it. One that is called from another
     tf.function becomes part of it, and is stitched where that one is.
 
     config: how to stitch; the default is `Config()`, less what TF_STITCH_ABLATE names.
+    never_slower: after the first call of each instance, race its kernels against the nodes that they replace (50 ms
+      each, 30 s in a process), and run those that lose unstitched from the next call on. Outcomes are kept on disk.
+      Short for `Config(never_slower=True)`.
     """
     if func is None:
-        return lambda func: function(func, *args, config=config, **kwargs)
+        return lambda func: function(func, *args, config=config, never_slower=never_slower, **kwargs)
     made = tf.function(func, *args, **kwargs)
     if kwargs.get("jit_compile"):
         return made
-    return _as_stitched(made, grappler.params_of(config or default_config()))
+    return _as_stitched(made, grappler.params_of(_configured(config, never_slower=never_slower)))
+
+
+def _configured(config: Config | None, *, never_slower: bool) -> Config:
+    config = config or default_config()
+    return dataclasses.replace(config, never_slower=True) if never_slower else config
 
 
 def _as_stitched(made: Any, params: str) -> StitchedFunction:
@@ -112,8 +127,11 @@ def _as_stitched(made: Any, params: str) -> StitchedFunction:
 
 
 @contextlib.contextmanager
-def stitching(config: Config | None = None) -> Iterator[None]:
+def stitching(config: Config | None = None, *, never_slower: bool = False) -> Iterator[None]:
     """Every tf.function that this thread calls inside is stitched, its gradients included.
+
+    never_slower: at the end, race the kernels against the nodes that they replace. Those that lose are left out the
+      next time; see `function`.
 
     Raises:
       StrictError: at the end, under TF_STITCH_STRICT=1, when a graph could not be stitched.
@@ -123,12 +141,15 @@ def stitching(config: Config | None = None) -> Iterator[None]:
         return
     tf_context = _context()
     own = tf_context.function_call_options
-    tf_context.function_call_options = stitched_options(own, grappler.params_of(config or default_config()))
+    params = grappler.params_of(_configured(config, never_slower=never_slower))
+    tf_context.function_call_options = stitched_options(own, params)
     try:
         yield
     finally:
         tf_context.function_call_options = own
     _optimizer.raise_pending()
+    if _races.has_noted:
+        _races.race()
 
 
 class _Everywhere:
@@ -181,10 +202,15 @@ class _EnabledOptions(FunctionCallOptions):
 
 _optimizer = grappler.install()
 _everywhere = _Everywhere()
+_races = deferred()
 
 
 def enable(config: Config | None = None) -> None:
-    """From now on every tf.function that is called in this process, in any thread, is stitched."""
+    """From now on every tf.function that is called in this process, in any thread, is stitched.
+
+    Under `Config(never_slower=True)` it runs no race, as no call is ours to run it after: kernels that are known to
+    lose, from `function`, `stitching` or a conversion, are left out.
+    """
     if enabled():
         _everywhere.switch(grappler.params_of(config or default_config()))
 

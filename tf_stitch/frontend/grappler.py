@@ -28,6 +28,7 @@ from tf_stitch.frontend.fallback import FALLBACK_PREFIX
 from tf_stitch.frontend.importer import import_graph_def
 from tf_stitch.frontend.protos import GraphDef
 from tf_stitch.frontend.rewrite import OP, rewrite_graph_def
+from tf_stitch.frontend.tuning import deferred
 from tf_stitch.runtime import stitch_op
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
     from tf_stitch.frontend.typing_pass import Declared
     from tf_stitch.pipeline import Stitched
     from tf_stitch.runtime.stitch_op import GrapplerItem
+    from tf_stitch.tuning.contest import Contest
 
 _LOG = logging.getLogger("tf_stitch")
 _MEMO_BYTES = 64 * 1024 * 1024
 _RETURN_SECONDS = 0.05
+_EPOCH = "epoch"
 
 
 @dataclasses.dataclass
@@ -68,8 +71,13 @@ class Counts:
 
 
 def params_of(config: Config) -> str:
-    """The config as the text that RewriterConfig carries to the optimizer: what differs from the default."""
+    """The config as the text that RewriterConfig carries to the optimizer: what differs from the default.
+
+    Where kernels are raced, also how often some were found to lose: a new text makes TensorFlow optimize again.
+    """
     changed = config.changed()
+    if config.never_slower:
+        changed[_EPOCH] = deferred().epoch
     return json.dumps(changed, sort_keys=True) if changed else ""
 
 
@@ -78,6 +86,7 @@ def config_of(params: str) -> Config:
     if not params:
         return Config()
     changed: dict[str, Any] = json.loads(params)
+    changed.pop(_EPOCH, None)
     default = Config()
     for name, value in changed.items():
         if isinstance(getattr(default, name), frozenset):
@@ -225,12 +234,18 @@ class Optimizer:
             graph_def, shapes=shapes_of(graph_def.node, item), fetched=item.preserve, name=item.item_id
         )
         (stitched,) = engine.stitch([graph])
+        contests: dict[int, Contest] = {}
+        if engine.config.never_slower:
+            stitched, contests = deferred().judged(stitched)
         self._count(stitched)
         if not stitched.clusters:
             return None
         for made in stitched.clusters:
             stitch_op.register_kernel(made.artifact.key, str(made.artifact.path))
-        return rewrite_graph_def(graph_def, stitched).SerializeToString(deterministic=True)
+        rewritten = rewrite_graph_def(graph_def, stitched)
+        if contests:
+            deferred().note(contests, stitched, rewritten)
+        return rewritten.SerializeToString(deterministic=True)
 
     def _count(self, stitched: Stitched) -> None:
         artifacts = [made.artifact for made in stitched.clusters]

@@ -149,9 +149,9 @@ def compare(cluster: Callable[..., list[tf.Tensor]], values: list[tf.Tensor], ke
     concrete = fallback.get_concrete_function(*(tf.TensorSpec(v.shape, v.dtype) for v in values))
     with _without_grappler():
         expected = [t.numpy() for t in concrete(*values)]
-    before = _fallbacks(key)
+    before = stitch_op.fallbacks_of(key)
     results = stitch_op.ops().stitch_op(inputs=values, Tout=[e.dtype for e in expected], key=key, fallback=concrete)
-    if _fallbacks(key) != before:
+    if stitch_op.fallbacks_of(key) != before:
         sys.exit("a guard of the kernel does not hold for these inputs: change SIZES")
     return [difference(f"output {n}", e, r.numpy()) for n, (e, r) in enumerate(zip(expected, results, strict=True))]
 
@@ -166,11 +166,6 @@ def _without_grappler() -> Generator[None]:
         yield
     finally:
         tf.config.optimizer.set_experimental_options({name: before})
-
-
-def _fallbacks(key: str) -> int:
-    counts = stitch_op.counters()["keys"].get(key)
-    return sum(counts["fallbacks"].values()) if counts else 0
 
 
 def _size(dim: int | str, sizes: Mapping[str, int]) -> int:

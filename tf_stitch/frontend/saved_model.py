@@ -12,8 +12,9 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from google.protobuf import message as protobuf_message
 from google.protobuf import text_format
 from tensorflow.python.framework import op_def_registry
@@ -28,13 +29,16 @@ from tf_stitch.frontend.importer import import_function_def, import_graph_def
 from tf_stitch.frontend.protos import SavedModel
 from tf_stitch.frontend.replacement import replacing, sweep
 from tf_stitch.frontend.rewrite import OP, rewrite_function_def, rewrite_graph_def
+from tf_stitch.frontend.tuning import records, tuned
 from tf_stitch.runtime import stitch_op as _registered  # noqa: F401  registers StitchOp
+from tf_stitch.tuning.tuner import DEFAULT_SECONDS, Tuner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tf_stitch.frontend.conversion import ConvertedCluster
     from tf_stitch.frontend.protos import Proto
+    from tf_stitch.frontend.tuning import RacedCluster
     from tf_stitch.ir.graph import Graph
     from tf_stitch.pipeline import Progress, Stitched
 
@@ -49,6 +53,9 @@ def convert_saved_model(
     config: Config | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    never_slower: bool = False,
+    tune_inputs: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    tune_seconds: float = DEFAULT_SECONDS,
 ) -> Conversion:
     """Stitches a SavedModel. `src` is never touched, and `dst` is written whole or not at all.
 
@@ -56,11 +63,17 @@ def convert_saved_model(
     `Conversion.destination` is None.
 
     force: replace a SavedModel that is at `dst`.
-    progress: called with a stage ("import", "plan", "build", "write"), how much of it is done, and of how
-      much.
+    progress: called with a stage ("import", "plan", "build", "race", "write"), how much of it is done, and of
+      how much.
+    never_slower: race each kernel against the nodes that it replaces, on this machine, and leave those that lose;
+      short for `Config(never_slower=True)`. Outcomes are kept beside the kernels: equal races are run once.
+    tune_inputs: inputs of the signatures, by name, whose sizes the races are run with. An unknown dim that they do
+      not tell is 8 on the first axis, and 64 on others.
+    tune_seconds: for all races together. What has not been raced by then is stitched.
 
     Raises:
-      UsageError: where `src` is not a SavedModel that can be read, or `dst` cannot be written to.
+      UsageError: where `src` is not a SavedModel that can be read, or `dst` cannot be written to, or one of
+        `tune_inputs` is none of the model's.
       EnvironmentProblem: where there is no compiler.
     """
     source, destination = Path(src), Path(dst)
@@ -75,8 +88,12 @@ def convert_saved_model(
     tell = progress or _say_nothing
     units, skipped = units_of(saved_model, progress)
     results = engine_for(config).stitch([u.graph for u in units], progress)
+    raced: tuple[RacedCluster, ...] = ()
+    if config.never_slower or never_slower:
+        shapes = {name: np.shape(value) for name, value in (tune_inputs or {}).items()}
+        results, raced = _tuned(saved_model, units, results, shapes, Tuner(records(), seconds=tune_seconds), tell)
     editing = _edited(saved_model, units, results)
-    conversion = replace(_summary(source, saved_model, editing, results), skipped=skipped)
+    conversion = replace(_summary(source, saved_model, editing, results), skipped=skipped, raced=raced)
     if not conversion.clusters:
         return conversion
     tell("write", 0, 1)
@@ -190,6 +207,25 @@ def units_of(saved_model: Proto, progress: Progress | None = None) -> tuple[list
         units.append(Unit(number, "", graph))
         tell("import", len(wanted) + 1, len(wanted) + 1)
     return units, skipped
+
+
+def _tuned(
+    saved_model: Proto,
+    units: Sequence[Unit],
+    results: Sequence[Stitched],
+    shapes: Mapping[str, tuple[int, ...]],
+    tuner: Tuner,
+    tell: Progress,
+) -> tuple[list[Stitched], tuple[RacedCluster, ...]]:
+    """The results without the clusters that lost their race."""
+    kept: list[Stitched] = []
+    raced: list[RacedCluster] = []
+    for number, meta_graph in enumerate(saved_model.meta_graphs):  # units stand in this order
+        here = [s for unit, s in zip(units, results, strict=True) if unit.meta_graph == number]
+        left, races = tuned(meta_graph, here, shapes, tuner, tell)
+        kept += left
+        raced += races
+    return kept, tuple(raced)
 
 
 class _Editing:

@@ -109,6 +109,12 @@ def counters() -> dict[str, Any]:
     return json.loads(_text(_library.tf_stitch_counters))
 
 
+def fallbacks_of(key: str) -> int:
+    """How many calls of the kernel `key` fell back since the last reset."""
+    counts = counters()["keys"].get(key)
+    return sum(counts["fallbacks"].values()) if counts else 0
+
+
 def reset_counters() -> None:
     """Sets all counters to 0; each key's first fallback is then logged again."""
     _library.tf_stitch_reset_counters()
@@ -245,7 +251,7 @@ def _function_def(name: str, graph: Any) -> Any:
     return eager_context.get_function_def(name)
 
 
-def _import_body(function_def: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def import_body(function_def: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Copies the body of a function into the current graph, and returns its outputs."""
     from tensorflow.python.framework import function_def_to_graph
 
@@ -269,7 +275,7 @@ def _differentiate(
 
     # Identities, so that the gradient stops at the inputs of this op, however they depend on one another.
     inputs = [tf.identity(x) for x in inputs]
-    outputs = _import_body(function_def, inputs)
+    outputs = import_body(function_def, inputs)
     connected = [(y, dy) for y, dy in zip(outputs, output_gradients, strict=True) if dy is not None]
     wanted = [i for i, x in enumerate(inputs) if backprop_util.IsTrainable(x)]
     gradients: list[tf.Tensor | None] = [None] * len(inputs)

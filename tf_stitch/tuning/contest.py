@@ -1,0 +1,197 @@
+"""Contest: what a race is about, as data: a kernel, the nodes that it replaces, and the tensors that both get.
+
+    cluster     mean = Mean(x, -1); y = Sub(x, mean)        x: f32[?, 768]
+    contest     kernel 5c0e…, nodes 91ab… (names aside), operands f32[8, 768]
+
+Equal contests have the same outcome, wherever in a model they stand, and so they are raced once. The kernel alone
+would not do: a Softmax, and Exp, Sum and RealDiv, have the same kernel and take TensorFlow different times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tf_stitch.ir.types import Dim, DType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tf_stitch.ir.graph import Graph, Value
+    from tf_stitch.lower.kernel import Kernel
+    from tf_stitch.passes.clustering import Cluster
+    from tf_stitch.pipeline import StitchedCluster
+
+BATCH, OTHER = 8, 64
+"""What an unknown dim is taken to be, where nobody says: on the first axis, and on others."""
+
+_LARGEST = 1 << 30
+"""Bytes of all operands of one contest."""
+
+
+class Unraceable(Exception):
+    """A cluster that cannot be run by itself. The text says why."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that both sides are given. `content`: its bytes, where they are not free."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    content: bytes | None = None
+
+    def array(self, random: np.random.Generator) -> np.ndarray[Any, Any]:
+        """Normal numbers; integers from 1 to 7, which are indices, extents and divisors alike; or what is fixed."""
+        if self.content is not None:
+            return np.frombuffer(self.content, self.dtype.numpy).reshape(self.shape)
+        if self.dtype is DType.BOOL:
+            return random.random(self.shape) < 0.5
+        made = random.standard_normal(self.shape) if self.dtype.is_float else random.integers(1, 8, self.shape)
+        return np.asarray(made).astype(self.dtype.numpy)
+
+    @property
+    def bytes(self) -> int:
+        return self.dtype.size * math.prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """kernel: its key. nodes: a hash of the nodes that it replaces, in which their names do not count."""
+
+    kernel: str
+    nodes: str
+    operands: tuple[Operand, ...]
+
+    @property
+    def key(self) -> str:
+        """A hash of all of it."""
+        digest = hashlib.sha256(f"{self.kernel} {self.nodes}".encode())
+        for operand in self.operands:
+            digest.update(f"\n{operand} {(operand.content or b'').hex()}".encode())
+        return digest.hexdigest()
+
+    @property
+    def sizes(self) -> str:
+        """The operands in words."""
+        return ", ".join(map(str, self.operands))
+
+
+def contest_of(graph: Graph, made: StitchedCluster, kernel: str, dims: Mapping[str, int] | None = None) -> Contest:
+    """The contest of a cluster of `graph`.
+
+    kernel: the key of its kernel. dims: what is known of the graph's symbols, by name.
+
+    Raises:
+      Unraceable: where no operands can be made up that the kernel takes.
+    """
+    return Contest(kernel, nodes_hash(graph, made.cluster), _operands(graph, made.cluster, made.kernel, dims or {}))
+
+
+# ---- The nodes ---------------------------------------------------------------------------------------------
+
+
+def nodes_hash(graph: Graph, cluster: Cluster) -> str:
+    """Equal for clusters of equal nodes that are wired alike, whatever they are called."""
+    numbers = {name: number for number, name in enumerate(cluster.nodes)}
+    inputs = {value: number for number, value in enumerate(cluster.inputs)}
+
+    def spelled(value: Value) -> str:
+        if value in inputs:
+            return f"input {inputs[value]}"
+        if value.node in numbers:
+            return f"node {numbers[value.node]}:{value.index}"
+        return f"constant {_plain(graph.constants.get(value))}"
+
+    digest = hashlib.sha256()
+    for name in cluster.nodes:
+        node = graph.nodes[name]
+        attributes = [(k, _plain(v)) for k, v in sorted(node.attributes.items()) if not k.startswith("_")]
+        digest.update(f"{node.op} {[spelled(v) for v in node.inputs]} {attributes}\n".encode())
+    digest.update(repr([spelled(v) for v in cluster.outputs]).encode())
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.str}{value.shape} {value.tobytes().hex()}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_plain, value))})"  # pyright: ignore[reportUnknownArgumentType]
+    return repr(value)
+
+
+# ---- The operands ------------------------------------------------------------------------------------------
+
+
+def _operands(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str, int]) -> tuple[Operand, ...]:
+    sizes = _sizes(graph, cluster, kernel, dims)
+    outside = _Outside(graph, cluster, kernel, sizes, dims)
+    found: list[Operand] = []
+    for value, type_ in zip(cluster.inputs, kernel.inputs, strict=True):
+        if type_ is not None:
+            found.append(Operand(type_.dtype, tuple(d.evaluate(sizes) for d in type_.dims)))
+        else:
+            found.append(outside.operand(value))
+    if sum(operand.bytes for operand in found) > _LARGEST:
+        raise Unraceable(f"its operands take more than {_LARGEST >> 20} MiB")
+    return tuple(found)
+
+
+def _sizes(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str, int]) -> dict[str, int]:
+    """A number for each symbol of the kernel: the graph's where it has one, else a default; as its bounds ask."""
+    sizes: dict[str, int] = {}
+    free: set[str] = set()
+    for source in kernel.symbols:
+        shape = graph.type_of(cluster.inputs[source.input]).shape
+        divisor = source.divisor.evaluate(sizes)
+        dim = None if shape is None else shape[source.axis].given(dims)
+        if dim is not None and dim.is_static and divisor and dim.coefficient % divisor == 0:
+            sizes[source.symbol] = dim.coefficient // divisor
+        else:
+            sizes[source.symbol] = max(1, (OTHER if source.axis else BATCH) // max(1, divisor))
+            free.add(source.symbol)
+    for _ in range(20):
+        broken = [b for b in kernel.bounds if b.small.evaluate(sizes) > b.large.evaluate(sizes)]
+        if not broken:
+            return sizes
+        for symbol in {s for bound in broken for s in bound.large.symbols} & free:
+            sizes[symbol] *= 2
+    raise Unraceable(f"no sizes were found for which {broken[0].text}")
+
+
+class _Outside:
+    """Operands that the kernel does not read and the nodes do: what a reshape takes for its shape, say."""
+
+    def __init__(
+        self, graph: Graph, cluster: Cluster, kernel: Kernel, sizes: Mapping[str, int], dims: Mapping[str, int]
+    ) -> None:
+        self._graph = graph
+        self._dims = dict(dims)
+        for value, type_ in zip(cluster.inputs, kernel.inputs, strict=True):
+            for mine, theirs in zip(graph.type_of(value).shape or (), type_.dims if type_ else (), strict=False):
+                if mine.coefficient == 1 and len(mine.symbols) == 1:
+                    self._dims[mine.symbols[0]] = theirs.evaluate(sizes)
+
+    def operand(self, value: Value) -> Operand:
+        type_, constant = self._graph.type_of(value), self._graph.constants.get(value)
+        if type_.dtype is DType.OTHER or type_.shape is None:
+            raise Unraceable(f"nothing can be made up for {value}, which is {type_}")
+        if constant is not None:
+            content = np.asarray(constant, type_.dtype.numpy)
+            return Operand(type_.dtype, content.shape, content.tobytes())
+        extents = self._graph.extents.get(value)
+        shape = tuple(self._size(d, axis) for axis, d in enumerate(type_.shape))
+        if extents is None:
+            return Operand(type_.dtype, shape)
+        numbers = [self._size(d, axis) for axis, d in enumerate(extents)]
+        return Operand(type_.dtype, shape, np.asarray(numbers, type_.dtype.numpy).tobytes())
+
+    def _size(self, dim: Dim, axis: int) -> int:
+        return dim.evaluate({s: self._dims.get(s, OTHER if axis else BATCH) for s in dim.symbols})
