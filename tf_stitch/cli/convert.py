@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.config import ABLATIONS, Config, default_config
+from tf_stitch.config import ABLATIONS, default_config
+from tf_stitch.errors import UsageError
 from tf_stitch.report.text import human_bytes, printable
+from tf_stitch.tuning.race import microseconds
+from tf_stitch.tuning.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tf_stitch.frontend.conversion import Conversion, ConvertedCluster
+    from tf_stitch.frontend.tuning import RacedCluster
 
 BASELINES = ("native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
 _DEFAULT = Config()
@@ -53,6 +58,22 @@ _DEFAULT = Config()
     multiple=True,
     help=f"Take one idea of the method away, to see what it is worth: {', '.join(ABLATIONS)}. May be given again.",
 )
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Race each kernel against the ops that it replaces, on this machine; leave those that lose.",
+)
+@click.option(
+    "--tune-inputs",
+    metavar="FILE.npz",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Inputs by name, whose sizes to race with.  [default: for unknown dims 8 on the first axis, else 64]",
+)
+@click.option(
+    "--tune-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"For all races; what is not raced by then is stitched.  [default: {DEFAULT_SECONDS:g}]",
+)
 @output.json_option
 @click.pass_context
 def convert(
@@ -65,6 +86,9 @@ def convert(
     exclude: tuple[str, ...],
     max_cluster_size: int,
     ablate: tuple[str, ...],
+    tune: bool,
+    tune_inputs: Path | None,
+    tune_seconds: float | None,
     as_json: bool,
 ) -> None:
     """Stitches the SavedModel in SRC and writes it to DST.
@@ -72,6 +96,8 @@ def convert(
     SRC is never touched. DST is written whole or not at all, and holds the kernels: nothing is compiled
     where it is served. Where nothing can be stitched nothing is written, and the exit status is 3.
     """
+    if not tune and (tune_inputs is not None or tune_seconds is not None):
+        raise click.UsageError("--tune-inputs and --tune-seconds go with --tune")
     output.import_tensorflow()
     from tf_stitch.frontend.saved_model import convert_saved_model
 
@@ -80,9 +106,14 @@ def convert(
         max_cluster_size=max_cluster_size,
         exclude=frozenset(exclude),
         cpu_baseline=cpu_baseline,
+        never_slower=tune,
     )
+    inputs = None if tune_inputs is None else _arrays(tune_inputs)
+    seconds = DEFAULT_SECONDS if tune_seconds is None else tune_seconds
     with output.progress() as progress:
-        conversion = convert_saved_model(source, destination, config=config, force=force, progress=progress)
+        conversion = convert_saved_model(
+            source, destination, config=config, force=force, progress=progress, tune_inputs=inputs, tune_seconds=seconds
+        )
     for warning in conversion.warnings:
         output.log(f"tf-stitch: {warning}")
     if as_json:
@@ -90,9 +121,22 @@ def convert(
     else:
         _show(conversion)
     if conversion.destination is None:
-        already = f"{source} is stitched already" if conversion.already_stitched else "nothing was stitched"
+        lost = "every kernel was slower than the ops that it replaces"
+        nothing = lost if conversion.raced else "nothing was stitched"
+        already = f"{source} is stitched already" if conversion.already_stitched else nothing
         output.log(f"tf-stitch: {already}; {destination} was not written.")
         ctx.exit(Exit.NOTHING)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """The arrays in a .npz file, by name."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise UsageError(f"--tune-inputs {path} cannot be read as a .npz file: {error}.") from error
 
 
 def _show(conversion: Conversion) -> None:
@@ -104,6 +148,12 @@ def _show(conversion: Conversion) -> None:
         for row in _cluster_rows(conversion.clusters):
             clusters.add_row(*row)
         console.print(clusters)
+        console.print()
+    if conversion.raced:
+        races = output.table("raced", "stitched", "apart", "", "sizes", right=("stitched", "apart"), wide="sizes")
+        for row in _race_rows(conversion.raced):
+            races.add_row(*row)
+        console.print(races)
         console.print()
     if conversion.rejections:
         console.print(_rejections(conversion.rejections))
@@ -127,6 +177,22 @@ def _cluster_rows(clusters: tuple[ConvertedCluster, ...]) -> Iterator[tuple[str,
         shown = "" if function == before else _short(function) or "(main graph)"
         yield shown, _cut(name, 22 - len(more)) + more, str(len(first.nodes)), kernel[:8], moved
         before = function
+
+
+def _race_rows(raced: tuple[RacedCluster, ...]) -> Iterator[tuple[str, ...]]:
+    """A row for each race: of equal clusters there was one."""
+    alike: dict[tuple[str, str, str], list[RacedCluster]] = {}
+    for race in raced:
+        alike.setdefault((race.kernel, race.sizes, str(race.verdict.outcome)), []).append(race)
+    for equal in alike.values():
+        verdict = equal[0].verdict
+        more = f" +{len(equal) - 1}" if len(equal) > 1 else ""
+        name = _cut(printable(equal[0].cluster), 18 - len(more)) + more
+        if verdict.outcome is None:
+            yield name, "", "", "kept", f"not raced: {printable(verdict.why)}"
+            continue
+        times = (microseconds(verdict.outcome.stitch_us), microseconds(verdict.outcome.original_us))
+        yield name, *times, "kept" if verdict.kept else "SLOWER", equal[0].sizes
 
 
 def _short(function: str) -> str:

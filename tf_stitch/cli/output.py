@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-_STAGES = {"import": "reading", "plan": "planning", "build": "compiling", "write": "writing"}
+_STAGES = {"import": "reading", "plan": "planning", "build": "compiling", "race": "racing", "write": "writing"}
 
 
 def print_json(value: object) -> None:

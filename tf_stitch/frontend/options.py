@@ -89,6 +89,19 @@ def stitched_options(options: FunctionCallOptions, params: str) -> FunctionCallO
     return stitched
 
 
+def raced_options(options: FunctionCallOptions) -> FunctionCallOptions:
+    """The same options of a call, less the optimizers that would see through a race; see `frontend/tuning`."""
+    config = ConfigProto.FromString(options.config_proto_serialized)
+    rewrite_options = config.graph_options.rewrite_options
+    left = [n for n in rewrite_options.optimizers if n not in (OPTIMIZER_NAME, "pruning", "dependency")]
+    rewrite_options.optimizers[:] = left
+    rewrite_options.disable_model_pruning = True
+    rewrite_options.dependency_optimization = RewriterConfig.OFF
+    raced = FunctionCallOptions(executor_type=options.executor_type)
+    raced._config_proto_serialized = config.SerializeToString(deterministic=True)  # noqa: SLF001  as above
+    return raced
+
+
 @functools.lru_cache(maxsize=128)
 def stitched_config(serialized: bytes, params: str) -> bytes:
     """A serialized ConfigProto with "tf_stitch" enabled."""

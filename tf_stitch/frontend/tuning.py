@@ -1,8 +1,19 @@
 """Races between kernels and the nodes that they replace, run by TensorFlow; see `tuning/` for what is decided.
 
 Both sides are functions, called from Python with the same tensors: one holds the cluster's nodes (its fallback),
-which Grappler may optimize as it does anywhere, the other a StitchOp. Their name keeps the optimizer "tf_stitch" off
-them, so that a race under `tf_stitch.enable()` does not stitch what it compares with.
+which Grappler may optimize as it does anywhere, the other a StitchOp. A small cluster takes microseconds, and a call
+from Python takes fifty. So its function holds several copies, one after the other:
+
+    operands ─► copy ─► IdentityN ─► copy ─► IdentityN ─► copy ─► ...
+        └──────────────────┘  └─────────────────┘
+
+IdentityN waits for a copy and hands the operands on, as other values than before: no two copies are the same to
+Grappler, and none is without a reader, as long as its optimizers "pruning" and "dependency" stay away, which know
+what IdentityN does. All others do to the copies what they do anywhere. A third function has the same calls and
+IdentityNs, and no copies.
+
+The functions' name keeps the optimizer "tf_stitch" off them, so that a race under `tf_stitch.enable()` does not
+stitch what it compares with.
 
 A conversion runs its races between the build and the rewrite (`tuned`). A function that is stitched in the process
 cannot: Grappler calls us on a thread of TensorFlow's, in the middle of starting a function, and what we would start
@@ -13,6 +24,7 @@ next call is optimized again, without it: the first call always runs stitched.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -21,10 +33,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from tf_stitch.config import strict
 from tf_stitch.errors import Reason, UsageError
 from tf_stitch.frontend.fallback import FALLBACK_PREFIX
+from tf_stitch.frontend.options import raced_options
 from tf_stitch.frontend.rewrite import OP, rewrite_function_def, rewrite_graph_def
 from tf_stitch.ir.graph import Value
 from tf_stitch.plan.target import Target
@@ -32,20 +46,21 @@ from tf_stitch.runtime import stitch_op
 from tf_stitch.toolchain.once import warn_once
 from tf_stitch.tuning.contest import Contest, Unraceable, contest_of
 from tf_stitch.tuning.propagation import propagated
+from tf_stitch.tuning.race import Call, Competitors
 from tf_stitch.tuning.records import Records
 from tf_stitch.tuning.tuner import Tuner, Verdict, without_losers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tf_stitch.frontend.protos import Proto
     from tf_stitch.ir.graph import Graph
     from tf_stitch.pipeline import Progress, Stitched, StitchedCluster
     from tf_stitch.toolchain.artifact import Artifact
-    from tf_stitch.tuning.race import Call
 
 _LOG = logging.getLogger("tf_stitch.tuning")
 _SEED = 0
+_MOST_COPIES, _MOST_NODES, _MOST_BYTES = 16, 256, 4 << 20  # of a cluster in one function
 
 
 def records() -> Records:
@@ -58,8 +73,8 @@ def records() -> Records:
 # ---- One race ----------------------------------------------------------------------------------------------
 
 
-def competitors(artifact: Artifact, fallback: Proto, contest: Contest) -> tuple[Call, Call, Call]:
-    """The calls of a race: the kernel, the nodes (`fallback`, a FunctionDef), and nothing.
+def competitors(artifact: Artifact, fallback: Proto, contest: Contest) -> Competitors:
+    """The calls of a race between a kernel and the nodes of `fallback`, a FunctionDef.
 
     Raises:
       Unraceable: where this CPU cannot run the kernel, or only by falling back.
@@ -72,23 +87,45 @@ def competitors(artifact: Artifact, fallback: Proto, contest: Contest) -> tuple[
     with tf.device("/CPU:0"):
         operands = [tf.constant(operand.array(random)) for operand in contest.operands]
     types = [tf.as_dtype(argument.type) for argument in fallback.signature.output_arg]
-    original = _function(lambda *xs: stitch_op.import_body(fallback, xs), operands)
+    copies = _copies(len(fallback.node_def), contest)
 
-    def stitch(*inputs: Any) -> Any:
-        return stitch_op.ops().stitch_op(inputs=inputs, Tout=types, key=artifact.key, fallback=original)
+    def original(*inputs: Any) -> Sequence[Any]:
+        return stitch_op.import_body(fallback, inputs)
 
-    stitched = _function(stitch, operands)
+    single = _function(original, operands, 1)
+
+    def stitch(*inputs: Any) -> Sequence[Any]:
+        return stitch_op.ops().stitch_op(inputs=inputs, Tout=types, key=artifact.key, fallback=single)
+
+    def nothing(*inputs: Any) -> Sequence[Any]:
+        return [(inputs or (tf.constant(0),))[0]] * len(types)
+
+    stitched = _function(stitch, operands, copies)
     before = stitch_op.fallbacks_of(artifact.key)
     stitched(*operands)
     if stitch_op.fallbacks_of(artifact.key) != before:
         raise Unraceable("a guard of the kernel does not hold for these operands")
-    nothing = _function(lambda *_: tf.constant(0), operands)
-    return _call(stitched, operands), _call(original, operands), _call(nothing, operands)
+    others = (_function(body, operands, copies) for body in (original, nothing))
+    return Competitors(*(_call(function, operands) for function in (stitched, *others)), copies)
 
 
-def _function(body: Callable[..., Any], operands: Sequence[tf.Tensor]) -> Any:
+def _copies(nodes: int, contest: Contest) -> int:
+    """As many as are soon made, and soon run."""
+    if not contest.operands:
+        return 1
+    size = max(1, sum(operand.bytes for operand in contest.operands))
+    return max(1, min(_MOST_COPIES, _MOST_NODES // nodes, _MOST_BYTES // size))
+
+
+def _function(body: Callable[..., Sequence[Any]], operands: Sequence[tf.Tensor], copies: int) -> Any:
+    """The concrete function that runs `body` this many times, one after the other."""
+
     def traced(*inputs: Any) -> Any:
-        return body(*inputs)
+        results: Sequence[Any] = ()
+        for _ in range(copies):
+            passed = tf.raw_ops.IdentityN(input=[*inputs, *body(*inputs)])
+            inputs, results = passed[: len(inputs)], passed[len(inputs) :]
+        return results
 
     traced.__name__ = f"{FALLBACK_PREFIX}race"
     specs = [tf.TensorSpec(operand.shape, operand.dtype) for operand in operands]
@@ -175,7 +212,8 @@ def _verdict(
     contest = _contest(graph, made, dims)
     if isinstance(contest, str):
         return "", Verdict(None, contest)
-    return contest.sizes, tuner.verdict(contest, functools.partial(competitors, made.artifact, fallback))
+    with _racing():
+        return contest.sizes, tuner.verdict(contest, functools.partial(competitors, made.artifact, fallback))
 
 
 def _contest(graph: Graph, made: StitchedCluster, dims: Mapping[str, int]) -> Contest | str:
@@ -293,12 +331,25 @@ class Deferred:
         lost = 0
         for noted in mine.values():
             make = functools.partial(competitors, noted.artifact, noted.fallback)
-            lost += not self._tuner.verdict(noted.contest, make).kept
+            with _racing():
+                lost += not self._tuner.verdict(noted.contest, make).kept
         if lost:
             _LOG.info("%s: %d of %d kernels", Reason.SLOWER.value, lost, len(mine))
             with self._lock:
                 self.epoch += 1
         return bool(lost)
+
+
+@contextlib.contextmanager
+def _racing() -> Iterator[None]:
+    """Functions that this thread calls inside run as those of a race have to."""
+    tf_context: Any = context.context()
+    own = tf_context.function_call_options
+    tf_context.function_call_options = raced_options(own)
+    try:
+        yield
+    finally:
+        tf_context.function_call_options = own
 
 
 @functools.cache

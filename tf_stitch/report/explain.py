@@ -10,22 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch import pipeline
 from tf_stitch.config import Config, default_config
-from tf_stitch.errors import UsageError
+from tf_stitch.errors import EnvironmentProblem, UsageError
 from tf_stitch.plan.target import Target
 from tf_stitch.report.explanation import Explanation, explained_graph
 from tf_stitch.toolchain.artifact import Artifact
+from tf_stitch.tuning.contest import Unraceable, contest_of, nodes_hash
+from tf_stitch.tuning.tuner import without_losers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tf_stitch.errors import BuildError
+    from tf_stitch.ir.graph import Graph
+    from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.toolchain.artifact import Source
+    from tf_stitch.toolchain.host import HostToolchain
+    from tf_stitch.tuning.race import Outcome
+    from tf_stitch.tuning.records import Record, Records
 
 
 def explain(
     target: str | os.PathLike[str] | Any, *args: Any, config: Config | None = None, **kwargs: Any
 ) -> Explanation:
     """What would be stitched, how, and why the rest would not. Nothing is run, compiled or written.
+
+    Beside the estimates of a cluster stands what races on this machine gave, if there were any. Under
+    `Config(never_slower=True)` the clusters that are known to lose are among the rest.
 
     target: the directory of a SavedModel, or a function: a tf.function, a `tf_stitch.function`, a concrete
       function, or any Python function of tensors.
@@ -49,7 +59,10 @@ def explain(
     config = config or default_config()
     cpu = Target.baseline(config.cpu_baseline)
     results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))
-    explained = tuple(explained_graph(result, config) for result in results)
+    races = Races.of(config)
+    if config.never_slower:
+        results = [races.without_losers(result) for result in results]
+    explained = tuple(explained_graph(result, config, races.of_cluster) for result in results)
     return Explanation(name, cpu.isa, explained, found.skipped, found.already, config.changed())
 
 
@@ -59,6 +72,41 @@ def _config_of(function: Any) -> Config:
 
     params = getattr(function, "_stitch_params", None)
     return default_config() if params is None else config_of(params)
+
+
+@dataclass(frozen=True)
+class Races:
+    """What is known of the times of clusters whose kernels are not built here; nothing where there is no compiler."""
+
+    toolchain: HostToolchain | None
+    records: Records
+
+    @staticmethod
+    def of(config: Config) -> Races:
+        from tf_stitch.frontend.engine import engine_for
+        from tf_stitch.frontend.tuning import records
+
+        try:
+            return Races(engine_for(config).toolchain, records())
+        except EnvironmentProblem:
+            return Races(None, records())
+
+    def of_cluster(self, stitched: Stitched, made: StitchedCluster) -> tuple[Record, ...]:
+        if self.toolchain is None:
+            return ()
+        nodes = nodes_hash(stitched.graph, made.cluster)
+        return tuple(self.records.of_kernel(self.toolchain.key(made.source), nodes))
+
+    def without_losers(self, stitched: Stitched) -> Stitched:
+        return without_losers(stitched, [self._outcome(stitched.graph, made) for made in stitched.clusters])
+
+    def _outcome(self, graph: Graph, made: StitchedCluster) -> Outcome | None:
+        if self.toolchain is None:
+            return None
+        try:
+            return self.records.lookup(contest_of(graph, made, self.toolchain.key(made.source)))
+        except Unraceable:
+            return None
 
 
 @dataclass(frozen=True)

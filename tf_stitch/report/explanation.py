@@ -13,6 +13,7 @@ Text, JSON, HTML and DOT are printed from this and from nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.plan.plan import Group, StitchPlan
     from tf_stitch.report.sizes import Sizes
+    from tf_stitch.tuning.records import Record
 
+Measured = Callable[["Stitched", "StitchedCluster"], "tuple[Record, ...]"]
 SCHEMA = 1
 
 
@@ -88,6 +91,8 @@ class ExplainedCluster:
     symbols: what each unknown dim is, in words; guards: what is assumed of them, and checked at each call.
     open: dims that are known here, and that the kernel takes as they come.
     bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; the texts have them in.
+    launches_before: nodes that move anything; stitched, all of them are one launch.
+    measured: what races gave that were run on this machine, for the sizes that they were run with.
     """
 
     name: str
@@ -106,6 +111,8 @@ class ExplainedCluster:
     bytes_after: int
     bytes_before_text: str
     bytes_after_text: str
+    launches_before: int
+    measured: tuple[Record, ...]
     neighbours: tuple[Neighbour, ...]
     source: str
 
@@ -237,16 +244,21 @@ def _graph_json(graph: ExplainedGraph) -> dict[str, Any]:
 # ---- From the pipeline's data -----------------------------------------------------------------------------
 
 
-def explained_graph(stitched: Stitched, config: Config) -> ExplainedGraph:
-    """What the pipeline made of one graph."""
+def explained_graph(stitched: Stitched, config: Config, measured: Measured | None = None) -> ExplainedGraph:
+    """What the pipeline made of one graph. `measured`: gives what is known of a cluster's times."""
     rejections = tuple(
         ExplainedRejection(r.node, r.op, r.reason.name, r.reason.value, r.detail) for r in stitched.rejections
     )
-    clusters = tuple(_cluster(made, stitched, config) for made in stitched.clusters)
+    clusters = tuple(
+        _cluster(made, stitched, config, () if measured is None else measured(stitched, made))
+        for made in stitched.clusters
+    )
     return ExplainedGraph(stitched.graph.name, len(stitched.graph.nodes), clusters, rejections)
 
 
-def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> ExplainedCluster:
+def _cluster(
+    made: StitchedCluster, stitched: Stitched, config: Config, measured: tuple[Record, ...]
+) -> ExplainedCluster:
     graph, found, kernel = stitched.graph, made.cluster, made.kernel
     known = known_sizes(graph, kernel, found.inputs)
     before, after = cost.apart(found.body).given(known), cost.stitched(made.plan).given(known)
@@ -279,6 +291,8 @@ def _cluster(made: StitchedCluster, stitched: Stitched, config: Config) -> Expla
         bytes_after=after.at(),
         bytes_before_text=str(before),
         bytes_after_text=str(after),
+        launches_before=len(cost.by_node(found.body)),
+        measured=measured,
         neighbours=neighbours_of(found, stitched, config),
         source=made.source.text,
     )

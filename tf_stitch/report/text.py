@@ -123,6 +123,10 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
     for text_ in (f"apart {cluster.bytes_before_text}", f"stitched {cluster.bytes_after_text}"):
         if cluster.symbols:
             yield from _paragraph(f"{'':<8} {text_} bytes", "  ", "           ")
+    yield from _paragraph(f"{'launches':<8} {cluster.launches_before} → 1", "  ", "           ")
+    for record in cluster.measured:
+        lost = "" if record.outcome.kept else ": slower, and so left out where kernels are raced"
+        yield from _paragraph(f"{'measured':<8} {record.outcome}, for {record.sizes}{lost}", "  ", "           ")
     for number, group in enumerate(cluster.groups):
         dominant = cluster.steps[group.dominant]
         words = f"group {number}  {group.loops}; dominant %{group.dominant} ({dominant.origin})"

@@ -5,6 +5,7 @@
     <root>/<key[:2]>/<key>.cpp    its source, for people
     <root>/failed/<key>.cpp       a source that did not compile, and what the compiler said
     <root>/build/                 see `workspace`
+    <root>/races/                 see `tuning/records`
 
 An entry is renamed into place, the library last, so a reader sees all of it or none. Every lookup checks the
 checksum (30 microseconds): whatever happened to the disk, a wrong byte never gets loaded, and so no file is
@@ -213,7 +214,7 @@ class KernelCache:
         return Verification(checked, tuple(problems))
 
     def clear(self) -> int:
-        """Removes every entry, and says how many there were.
+        """Removes every entry, and what was measured of kernels, and says how many entries there were.
 
         Raises:
           OSError: when one cannot be removed.
@@ -223,6 +224,7 @@ class KernelCache:
             _remove_entry(library)
             removed += 1
         remove_tree(self.root / "failed")
+        remove_tree(self.root / "races")  # see tuning/records.py
         workspaces.sweep(self.root)
         self._bytes = None
         return removed

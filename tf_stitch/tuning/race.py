@@ -4,7 +4,8 @@
     round 2   original  nothing   stitched        until it is clear, or the time is up
     round 3   nothing   stitched  original
 
-`nothing` has the same operands and computes nothing: what it takes is the cost of any call, and is taken off both.
+A call may run its side several times, if all three do. `nothing` has the same operands and computes nothing: what it
+takes is the cost of any call, and is taken off both.
 Turns, so that a busy moment of the machine falls on all alike; medians, so that the odd long call does not count.
 
 What is decided on is the *excess* of each round: what the kernel took beyond what the nodes took and a margin of
@@ -27,6 +28,16 @@ Call = Callable[[], object]
 
 _NOTCH = 1.57
 _CLEAR = 2.0  # doubts: one looks several times, and so asks for more than one
+
+
+@dataclass(frozen=True)
+class Competitors:
+    """The calls of a race, each of which runs its side `copies` times."""
+
+    stitched: Call
+    original: Call
+    nothing: Call
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,13 +87,15 @@ class Outcome:
 
 
 def microseconds(number: float) -> str:
-    """Three digits or so."""
+    """Three digits or so; nothing that is below what a race can tell."""
+    if number < 0.1:
+        return "< 0.1 µs"
     return f"{number:.2f} µs" if number < 10 else f"{number:.1f} µs" if number < 100 else f"{number:.0f} µs"
 
 
-def race(stitched: Call, original: Call, nothing: Call, rules: Rules, clock: Clock) -> Outcome:
+def race(competitors: Competitors, rules: Rules, clock: Clock) -> Outcome:
     """Runs the calls in turns. An exception of theirs is passed on."""
-    calls = (stitched, original, nothing)
+    calls = (competitors.stitched, competitors.original, competitors.nothing)
     for call in (*calls, *calls):  # the first call of a function is another matter
         call()
     wall: list[list[float]] = []
@@ -98,7 +111,10 @@ def race(stitched: Call, original: Call, nothing: Call, rules: Rules, clock: Clo
             late = rounds >= rules.most or (rounds >= rules.fewest and clock.wall() >= end)
             if late or rounds == look:
                 look *= 2
-                outcome = _outcome(np.asarray(wall), np.asarray(cpu), rules.margin)
+                microseconds_each = 1e6 / competitors.copies
+                outcome = _outcome(
+                    np.asarray(wall) * microseconds_each, np.asarray(cpu) * microseconds_each, rules.margin
+                )
                 if late or outcome.is_clear:
                     return outcome
     finally:
@@ -119,10 +135,9 @@ def _round(calls: tuple[Call, ...], clock: Clock, wall: list[list[float]], cpu: 
 
 
 def _outcome(wall: np.ndarray, cpu: np.ndarray, margin: float) -> Outcome:
-    medians = np.median(wall, axis=0) * 1e6
-    cpu_medians = np.median(cpu, axis=0) * 1e6
+    medians, cpu_medians = np.median(wall, axis=0), np.median(cpu, axis=0)
     call, cpu_call = medians[2], cpu_medians[2]
-    excess = (wall[:, 0] - (1 + margin) * wall[:, 1]) * 1e6 + margin * call
+    excess = wall[:, 0] - (1 + margin) * wall[:, 1] + margin * call
     low, middle, high = np.quantile(excess, (0.25, 0.5, 0.75))
     return Outcome(
         stitch_us=_net(medians[0], call),

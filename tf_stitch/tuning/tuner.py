@@ -13,7 +13,7 @@ from tf_stitch.errors import Reason
 from tf_stitch.passes.clustering import Rejection
 from tf_stitch.toolchain.once import warn_once
 from tf_stitch.tuning.contest import Unraceable
-from tf_stitch.tuning.race import Call, Clock, Outcome, Rules, race
+from tf_stitch.tuning.race import Clock, Competitors, Outcome, Rules, race
 
 if TYPE_CHECKING:
     from tf_stitch.pipeline import Stitched
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SECONDS = 30.0
 """For all races of one conversion."""
-
-Competitors = Callable[["Contest"], tuple[Call, Call, Call]]
-"""Makes the three calls of a race: stitched, original, nothing."""
 
 _LOG = logging.getLogger("tf_stitch.tuning")
 
@@ -69,10 +66,10 @@ class Tuner:
                 self._known[contest.key] = outcome
         return outcome
 
-    def verdict(self, contest: Contest, competitors: Competitors) -> Verdict:
-        """What is known, else what a race gives. An error in it keeps the kernel, and is logged once.
+    def verdict(self, contest: Contest, competitors: Callable[[Contest], Competitors]) -> Verdict:
+        """What is known, else what a race of these competitors gives.
 
-        Under TF_STITCH_STRICT=1 the error is raised.
+        An error in the race keeps the kernel, and is logged once; under TF_STITCH_STRICT=1 it is raised.
         """
         with self._lock:
             outcome = self.known(contest)
@@ -84,7 +81,7 @@ class Tuner:
                 return Verdict(None, "no time left")
             started = self._clock.wall()
             try:
-                outcome = race(*competitors(contest), self._rules, self._clock)
+                outcome = race(competitors(contest), self._rules, self._clock)
             except Unraceable as reason:
                 return Verdict(None, str(reason))
             except Exception as error:
