@@ -35,7 +35,8 @@ def stats() -> dict[str, Any]:
     """What tf_stitch did in this process since the last `reset_stats`.
 
     compiles: how often the compiler ran for a function; compile_seconds: how long it took, in CPU seconds.
-    kernels: clusters of functions that got a kernel. calls: of StitchOps, those of converted models included.
+    kernels: clusters of functions that got a kernel. calls: of StitchOps, those of converted models and of races
+      included.
     fallbacks: of these calls, the ones that ran the unstitched ops, by reason.
     graphs: that Grappler handed over; stitched, memoised, failed: of these.
     rejections: nodes of these graphs that were not stitched, by reason code.

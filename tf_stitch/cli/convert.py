@@ -11,7 +11,7 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.config import ABLATIONS, default_config
+from tf_stitch.config import ABLATIONS, Config, default_config
 from tf_stitch.errors import UsageError
 from tf_stitch.report.text import human_bytes, printable
 from tf_stitch.tuning.race import microseconds
@@ -135,7 +135,7 @@ def _arrays(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
-    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise UsageError(f"--tune-inputs {path} cannot be read as a .npz file: {error}.") from error
 
 

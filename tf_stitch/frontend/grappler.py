@@ -44,6 +44,7 @@ _LOG = logging.getLogger("tf_stitch")
 _MEMO_BYTES = 64 * 1024 * 1024
 _RETURN_SECONDS = 0.05
 _EPOCH = "epoch"
+_LOST = "_tf_stitch_lost"  # an attribute; TensorFlow ignores those with an underscore
 
 
 @dataclasses.dataclass
@@ -238,11 +239,15 @@ class Optimizer:
         if engine.config.never_slower:
             stitched, contests = deferred().judged(stitched)
         self._count(stitched)
-        if not stitched.clusters:
+        lost = {r.node for r in stitched.rejections if r.reason is Reason.SLOWER}
+        if not stitched.clusters and not lost:
             return None
         for made in stitched.clusters:
             stitch_op.register_kernel(made.artifact.key, str(made.artifact.path))
         rewritten = rewrite_graph_def(graph_def, stitched)
+        for node in rewritten.node:
+            if node.name in lost:
+                node.attr[_LOST].b = True
         if contests:
             deferred().note(contests, stitched, rewritten)
         return rewritten.SerializeToString(deterministic=True)
@@ -264,8 +269,11 @@ class Optimizer:
 
 
 def _is_ours(node: Proto) -> bool:
-    """Whether this process put it there: a StitchOp of a converted model brings its kernel along."""
-    return node.op == OP and not node.attr["artefact"].s
+    """Whether it tells that we have seen the graph: a StitchOp of ours, or a node that was raced and stays a node.
+
+    A StitchOp of a converted model is none of ours: it brings its kernel along.
+    """
+    return _LOST in node.attr or (node.op == OP and not node.attr["artefact"].s)
 
 
 def _weight(result: bytes | None) -> int:

@@ -105,8 +105,12 @@ def competitors(artifact: Artifact, fallback: Proto, contest: Contest) -> Compet
     stitched(*operands)
     if stitch_op.fallbacks_of(artifact.key) != before:
         raise Unraceable("a guard of the kernel does not hold for these operands")
-    others = (_function(body, operands, copies) for body in (original, nothing))
-    return Competitors(*(_call(function, operands) for function in (stitched, *others)), copies)
+    return Competitors(
+        _call(stitched, operands),
+        _call(_function(original, operands, copies), operands),
+        _call(_function(nothing, operands, copies), operands),
+        copies,
+    )
 
 
 def _copies(nodes: int, contest: Contest) -> int:

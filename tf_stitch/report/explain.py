@@ -76,7 +76,10 @@ def _config_of(function: Any) -> Config:
 
 @dataclass(frozen=True)
 class Races:
-    """What is known of the times of clusters whose kernels are not built here; nothing where there is no compiler."""
+    """What is known of the times of clusters, whose kernels are not built here.
+
+    toolchain: knows their keys; None where there is no compiler, or nothing known.
+    """
 
     toolchain: HostToolchain | None
     records: Records
@@ -86,10 +89,11 @@ class Races:
         from tf_stitch.frontend.engine import engine_for
         from tf_stitch.frontend.tuning import records
 
+        known = records()
         try:
-            return Races(engine_for(config).toolchain, records())
+            return Races(engine_for(config).toolchain if known.exist else None, known)
         except EnvironmentProblem:
-            return Races(None, records())
+            return Races(None, known)
 
     def of_cluster(self, stitched: Stitched, made: StitchedCluster) -> tuple[Record, ...]:
         if self.toolchain is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BATCH, OTHER = 8, 64
 """What an unknown dim is taken to be, where nobody says: on the first axis, and on others."""
 
+_ATTEMPTS = 20  # to find sizes that a kernel takes
 _LARGEST = 1 << 30
 """Bytes of all operands of one contest."""
 
@@ -121,7 +122,8 @@ def nodes_hash(graph: Graph, cluster: Cluster) -> str:
 
 def _plain(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return f"{value.dtype.str}{value.shape} {value.tobytes().hex()}"
+        array = cast("np.ndarray[Any, np.dtype[Any]]", value)
+        return f"{array.dtype.name}{array.shape} {array.tobytes().hex()}"
     if isinstance(value, tuple):
         return f"({', '.join(map(_plain, value))})"  # pyright: ignore[reportUnknownArgumentType]
     return repr(value)
@@ -157,13 +159,13 @@ def _sizes(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str, in
         else:
             sizes[source.symbol] = max(1, (OTHER if source.axis else BATCH) // max(1, divisor))
             free.add(source.symbol)
-    for _ in range(20):
+    for _ in range(_ATTEMPTS):
         broken = [b for b in kernel.bounds if b.small.evaluate(sizes) > b.large.evaluate(sizes)]
         if not broken:
             return sizes
         for symbol in {s for bound in broken for s in bound.large.symbols} & free:
             sizes[symbol] *= 2
-    raise Unraceable(f"no sizes were found for which {broken[0].text}")
+    raise Unraceable("no sizes were found for which all that the kernel assumes holds")
 
 
 class _Outside:

@@ -10,7 +10,7 @@ Symbols have a meaning within one graph only, so each graph gets a table of its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from tf_stitch.ir.graph import Graph, Node, Value
@@ -59,7 +59,8 @@ def _called(node: Node, graphs: Mapping[str, Graph]) -> Iterator[tuple[str, tupl
         return
     arguments = node.inputs[1:] if node.op in _BRANCHES else node.inputs
     for attribute in node.attributes.values():
-        for name in attribute if isinstance(attribute, tuple) else (attribute,):
+        names = cast("tuple[object, ...]", attribute) if isinstance(attribute, tuple) else (attribute,)
+        for name in names:
             if isinstance(name, str) and name and name in graphs:
                 yield name, arguments
 

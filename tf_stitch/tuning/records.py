@@ -3,7 +3,8 @@
     <root>/races/<kernel's key>/<hash>.json      hash: of the contest, the machine and the version of TensorFlow
 
 A record is renamed into place, and carries a checksum: one that is damaged is no record. They are never needed, so
-nothing here raises, and a directory that cannot be written is left alone.
+nothing here raises, and a directory that cannot be written is left alone. Whoever could forge one could cost us time,
+and no answer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ class Records:
         """machine: in words, all that outcomes depend on beside the contest: CPU, threads, TensorFlow's version."""
         self.machine = machine
         self._root = root or configured_root()
-        self._problem = distrust(self._root)
+        self._problem: str | None = None
+
+    @property
+    def exist(self) -> bool:
+        """Whether there are any, of whatever machine."""
+        return (self._root / RACES).is_dir()
 
     def lookup(self, contest: Contest) -> Outcome | None:
         """What the race gave; None where there was none, or its record is damaged."""
@@ -60,6 +66,7 @@ class Records:
         return found
 
     def store(self, contest: Contest, outcome: Outcome) -> None:
+        self._problem = self._problem or distrust(self._root)
         if self._problem is not None:
             return
         content: dict[str, Any] = {
