@@ -85,3 +85,17 @@ def test_arrays(dtype):
     else:
         assert len(np.unique(made)) > 1
     assert Operand(dtype, ()).array(np.random.default_rng(0)).shape == ()
+
+
+def test_a_product_of_dims_has_the_factors_that_the_shapes_say():
+    """f32[b*s, 48] is made a f32[b, s, 48] by a shape that the kernel does not read and the nodes do."""
+
+    def split(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        flat = tf.matmul(tf.reshape(x, [-1, 48]), weights)
+        return tf.exp(tf.reshape(flat, tf.shape(x))) * x + 1.0
+
+    found = contest(of_function(split, tf.TensorSpec([None, None, 48]), tf.TensorSpec([48, 48])))
+    shapes = {o.shape for o in found.operands if o.content is None}
+    assert shapes == {(BATCH * OTHER, 48), (BATCH, OTHER, 48)}
+    (held,) = (o.array(np.random.default_rng(0)) for o in found.operands if o.content is not None)
+    assert held.tolist() == [BATCH, OTHER, 48]

@@ -77,7 +77,7 @@ def competitors(artifact: Artifact, fallback: Proto, contest: Contest) -> Compet
     """The calls of a race between a kernel and the nodes of `fallback`, a FunctionDef.
 
     Raises:
-      Unraceable: where this CPU cannot run the kernel, or only by falling back.
+      Unraceable: where this CPU cannot run the kernel, or only by falling back, or the nodes fail.
     """
     missing = stitch_op.missing_cpu_feature(artifact.requires)
     if missing:
@@ -93,6 +93,11 @@ def competitors(artifact: Artifact, fallback: Proto, contest: Contest) -> Compet
         return stitch_op.import_body(fallback, inputs)
 
     single = _function(original, operands, 1)
+    try:
+        single(*operands)
+    except tf.errors.InvalidArgumentError as error:
+        complaint = error.message.strip().splitlines()[0]
+        raise Unraceable(f"the nodes do not take what was made up for them: {complaint}") from error
 
     def stitch(*inputs: Any) -> Sequence[Any]:
         return stitch_op.ops().stitch_op(inputs=inputs, Tout=types, key=artifact.key, fallback=single)

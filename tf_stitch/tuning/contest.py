@@ -130,34 +130,55 @@ def _plain(value: Any) -> str:
 
 
 # ---- The operands ------------------------------------------------------------------------------------------
+#
+#     symbols of the graph   ->   symbols of the kernel   ->   shapes of what it reads
+#              └────────────────────────────────────────►   what it does not read and the nodes do: shapes, mostly
+#
+# The kernel's word counts: it may assume that two symbols of the graph are one.
 
 
 def _operands(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str, int]) -> tuple[Operand, ...]:
-    sizes = _sizes(graph, cluster, kernel, dims)
-    outside = _Outside(graph, cluster, kernel, sizes, dims)
-    found: list[Operand] = []
+    numbers = _graph_numbers(graph, cluster, dims)
+    sizes = _kernel_numbers(graph, cluster, kernel, numbers, frozenset(dims))
     for value, type_ in zip(cluster.inputs, kernel.inputs, strict=True):
-        if type_ is not None:
-            found.append(Operand(type_.dtype, tuple(d.evaluate(sizes) for d in type_.dims)))
-        else:
-            found.append(outside.operand(value))
+        for mine, theirs in zip(graph.type_of(value).shape or (), type_.dims if type_ else (), strict=False):
+            if mine.coefficient == 1 and len(mine.symbols) == 1:
+                numbers[mine.symbols[0]] = theirs.evaluate(sizes)
+    found = tuple(
+        _unread(graph, value, numbers)
+        if type_ is None
+        else Operand(type_.dtype, tuple(d.evaluate(sizes) for d in type_.dims))
+        for value, type_ in zip(cluster.inputs, kernel.inputs, strict=True)
+    )
     if sum(operand.bytes for operand in found) > _LARGEST:
         raise Unraceable(f"its operands take more than {_LARGEST >> 20} MiB")
-    return tuple(found)
+    return found
 
 
-def _sizes(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str, int]) -> dict[str, int]:
-    """A number for each symbol of the kernel: the graph's where it has one, else a default; as its bounds ask."""
+def _graph_numbers(graph: Graph, cluster: Cluster, dims: Mapping[str, int]) -> dict[str, int]:
+    """A number for each symbol of the inputs' shapes, and of the shapes that they hold."""
+    numbers = dict(dims)
+    shapes = [graph.type_of(value).shape or () for value in cluster.inputs]
+    shapes += [graph.extents.get(value, ()) for value in cluster.inputs]
+    placed = [(len(dim.symbols), bool(axis), dim) for shape in shapes for axis, dim in enumerate(shape)]
+    for _, inner, dim in sorted(placed, key=lambda each: each[0]):  # of a product no axis tells what its factors are
+        for symbol in dim.symbols:
+            numbers.setdefault(symbol, OTHER if inner else BATCH)
+    return numbers
+
+
+def _kernel_numbers(
+    graph: Graph, cluster: Cluster, kernel: Kernel, numbers: Mapping[str, int], given: frozenset[str]
+) -> dict[str, int]:
+    """A number for each symbol of the kernel, as its bounds ask. Symbols of the graph that are `given` stay."""
     sizes: dict[str, int] = {}
     free: set[str] = set()
     for source in kernel.symbols:
         shape = graph.type_of(cluster.inputs[source.input]).shape
-        divisor = source.divisor.evaluate(sizes)
-        dim = None if shape is None else shape[source.axis].given(dims)
-        if dim is not None and dim.is_static and divisor and dim.coefficient % divisor == 0:
-            sizes[source.symbol] = dim.coefficient // divisor
-        else:
-            sizes[source.symbol] = max(1, (OTHER if source.axis else BATCH) // max(1, divisor))
+        divisor = max(1, source.divisor.evaluate(sizes))
+        dim = Dim(OTHER if source.axis else BATCH) if shape is None else shape[source.axis]
+        sizes[source.symbol] = max(1, dim.evaluate(numbers) // divisor)
+        if shape is None or not given.issuperset(dim.symbols):
             free.add(source.symbol)
     for _ in range(_ATTEMPTS):
         broken = [b for b in kernel.bounds if b.small.evaluate(sizes) > b.large.evaluate(sizes)]
@@ -168,32 +189,17 @@ def _sizes(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str, in
     raise Unraceable("no sizes were found for which all that the kernel assumes holds")
 
 
-class _Outside:
-    """Operands that the kernel does not read and the nodes do: what a reshape takes for its shape, say."""
-
-    def __init__(
-        self, graph: Graph, cluster: Cluster, kernel: Kernel, sizes: Mapping[str, int], dims: Mapping[str, int]
-    ) -> None:
-        self._graph = graph
-        self._dims = dict(dims)
-        for value, type_ in zip(cluster.inputs, kernel.inputs, strict=True):
-            for mine, theirs in zip(graph.type_of(value).shape or (), type_.dims if type_ else (), strict=False):
-                if mine.coefficient == 1 and len(mine.symbols) == 1:
-                    self._dims[mine.symbols[0]] = theirs.evaluate(sizes)
-
-    def operand(self, value: Value) -> Operand:
-        type_, constant = self._graph.type_of(value), self._graph.constants.get(value)
-        if type_.dtype is DType.OTHER or type_.shape is None:
-            raise Unraceable(f"nothing can be made up for {value}, which is {type_}")
-        if constant is not None:
-            content = np.asarray(constant, type_.dtype.numpy)
-            return Operand(type_.dtype, content.shape, content.tobytes())
-        extents = self._graph.extents.get(value)
-        shape = tuple(self._size(d, axis) for axis, d in enumerate(type_.shape))
-        if extents is None:
-            return Operand(type_.dtype, shape)
-        numbers = [self._size(d, axis) for axis, d in enumerate(extents)]
-        return Operand(type_.dtype, shape, np.asarray(numbers, type_.dtype.numpy).tobytes())
-
-    def _size(self, dim: Dim, axis: int) -> int:
-        return dim.evaluate({s: self._dims.get(s, OTHER if axis else BATCH) for s in dim.symbols})
+def _unread(graph: Graph, value: Value, numbers: Mapping[str, int]) -> Operand:
+    """An input that the kernel does not read and the nodes do: what a reshape takes for its shape, say."""
+    type_, constant = graph.type_of(value), graph.constants.get(value)
+    if type_.dtype is DType.OTHER or type_.shape is None:
+        raise Unraceable(f"nothing can be made up for {value}, which is {type_}")
+    if constant is not None:
+        content = np.asarray(constant, type_.dtype.numpy)
+        return Operand(type_.dtype, content.shape, content.tobytes())
+    shape = tuple(d.evaluate(numbers) for d in type_.shape)
+    extents = graph.extents.get(value)
+    if extents is None:
+        return Operand(type_.dtype, shape)
+    content = np.asarray([d.evaluate(numbers) for d in extents], type_.dtype.numpy)
+    return Operand(type_.dtype, shape, content.tobytes())

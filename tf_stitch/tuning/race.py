@@ -8,10 +8,11 @@ A call may run its side several times, if all three do. `nothing` has the same o
 takes is the cost of any call, and is taken off both.
 Turns, so that a busy moment of the machine falls on all alike; medians, so that the odd long call does not count.
 
-What is decided on is the *excess* of each round: what the kernel took beyond what the nodes took and a margin of
-that. Its median is uncertain by `doubt`: half the interval that holds the true median 19 times of 20 (the notch of a
-box plot, 1.57 times the interquartile range over the root of the number of rounds). A kernel loses only when the
-excess is above that: in doubt it stays, since by the bytes that it moves it should win.
+What is decided on is the *excess*: what the kernel takes beyond what the nodes take and a margin of that. It is
+uncertain by the *doubt*. A median of n rounds is known, 19 times of 20, within its notch (as of a box plot: 1.57 times
+the interquartile range over the root of n), and the doubt is both notches together, as independent errors add up. A
+kernel loses only when its excess is above the doubt: else it stays, since by the bytes that it moves it should win.
+A race ends early when it is clear, and may take five times as long while it is not decided.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 Call = Callable[[], object]
+
+Samples = np.ndarray[Any, np.dtype[np.float64]]
 
 _NOTCH = 1.57
 _CLEAR = 2.0  # doubts: one looks several times, and so asks for more than one
@@ -50,12 +54,13 @@ class Clock:
 
 @dataclass(frozen=True)
 class Rules:
-    """seconds: for one race, after which it ends as soon as it has had `fewest` rounds.
+    """seconds: for one race; `patience` times as many while the excess is within the doubt. At least `fewest` rounds.
 
     margin: the part of the nodes' time by which a kernel may be slower.
     """
 
     seconds: float = 0.05
+    patience: float = 5.0
     fewest: int = 5
     most: int = 4096
     margin: float = 0.03
@@ -78,10 +83,6 @@ class Outcome:
         """Whether the kernel stays: it is not slower, as far as one can tell."""
         return self.excess_us <= self.doubt_us
 
-    @property
-    def is_clear(self) -> bool:
-        return abs(self.excess_us) > _CLEAR * self.doubt_us
-
     def __str__(self) -> str:
         return f"stitched {microseconds(self.stitch_us)}, apart {microseconds(self.original_us)}"
 
@@ -100,23 +101,22 @@ def race(competitors: Competitors, rules: Rules, clock: Clock) -> Outcome:
         call()
     wall: list[list[float]] = []
     cpu: list[list[float]] = []
-    end = clock.wall() + rules.seconds
+    start = clock.wall()
     look = 4 * rules.fewest
     collecting = gc.isenabled()
     gc.disable()
     try:
         while True:
             _round(calls, clock, wall, cpu)
-            rounds = len(wall)
-            late = rounds >= rules.most or (rounds >= rules.fewest and clock.wall() >= end)
-            if late or rounds == look:
-                look *= 2
-                microseconds_each = 1e6 / competitors.copies
-                outcome = _outcome(
-                    np.asarray(wall) * microseconds_each, np.asarray(cpu) * microseconds_each, rules.margin
-                )
-                if late or outcome.is_clear:
-                    return outcome
+            rounds, seconds = len(wall), clock.wall() - start
+            if rounds < look and not (rounds >= rules.fewest and seconds >= rules.seconds):
+                continue
+            look = max(look, rounds + rounds // 4)
+            outcome = _outcome(np.asarray(wall), np.asarray(cpu), rules.margin, competitors.copies)
+            needed = _CLEAR if seconds < rules.seconds else 1.0
+            late = seconds >= rules.patience * rules.seconds or rounds >= rules.most
+            if late or abs(outcome.excess_us) > needed * outcome.doubt_us:
+                return outcome
     finally:
         if collecting:
             gc.enable()
@@ -134,21 +134,23 @@ def _round(calls: tuple[Call, ...], clock: Clock, wall: list[list[float]], cpu: 
         cpu[-1][number] = clock.cpu() - cpu_before
 
 
-def _outcome(wall: np.ndarray, cpu: np.ndarray, margin: float) -> Outcome:
-    medians, cpu_medians = np.median(wall, axis=0), np.median(cpu, axis=0)
-    call, cpu_call = medians[2], cpu_medians[2]
-    excess = wall[:, 0] - (1 + margin) * wall[:, 1] + margin * call
-    low, middle, high = np.quantile(excess, (0.25, 0.5, 0.75))
+def _outcome(wall: Samples, cpu: Samples, margin: float, copies: int) -> Outcome:
+    """Of seconds, a row for each round and a column for each call."""
+    low, medians, high = np.quantile(wall * (1e6 / copies), (0.25, 0.5, 0.75), axis=0)
+    cpu_medians = np.median(cpu * (1e6 / copies), axis=0)
+    notches = _NOTCH * (high - low) / math.sqrt(len(wall))
+    stitch, original = medians[:2] - medians[2]
+    stitch_cpu, original_cpu = cpu_medians[:2] - cpu_medians[2]
     return Outcome(
-        stitch_us=_net(medians[0], call),
-        original_us=_net(medians[1], call),
-        stitch_cpu_us=_net(cpu_medians[0], cpu_call),
-        original_cpu_us=_net(cpu_medians[1], cpu_call),
-        excess_us=round(float(middle), 3),
-        doubt_us=round(float(_NOTCH * (high - low) / math.sqrt(len(wall))), 3),
+        stitch_us=_rounded(max(0.0, stitch)),
+        original_us=_rounded(max(0.0, original)),
+        stitch_cpu_us=_rounded(max(0.0, stitch_cpu)),
+        original_cpu_us=_rounded(max(0.0, original_cpu)),
+        excess_us=_rounded(stitch - (1 + margin) * original),
+        doubt_us=_rounded(math.hypot(notches[0], (1 + margin) * notches[1])),
         rounds=len(wall),
     )
 
 
-def _net(total: float, call: float) -> float:
-    return round(max(0.0, float(total - call)), 3)
+def _rounded(microseconds: float) -> float:
+    return round(float(microseconds), 3)
