@@ -28,14 +28,14 @@ from itertools import count
 from bench import optimality_groupings as groupings
 from bench.optimality_groupings import SLACK, Effort, Priced
 from tf_stitch.config import Config
-from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.errors import Unsupported
 from tf_stitch.ir.body import Body, Elementwise, Input, Reshape, Slice
-from tf_stitch.ir.graph import Graph, Node, Value
-from tf_stitch.ir.types import DType
+from tf_stitch.ir.graph import Graph
 from tf_stitch.passes import legality
-from tf_stitch.passes.cluster import cluster
+from tf_stitch.passes.cluster import values_read
 from tf_stitch.passes.clustering import Clustering, Rejection
 from tf_stitch.passes.expand import Expansion, expand
+from tf_stitch.passes.precedents import Precedents
 from tf_stitch.plan import cost
 from tf_stitch.plan.target import Target
 
@@ -80,7 +80,7 @@ class Choices:
 
     @staticmethod
     def of(graph: Graph, config: Config) -> Choices:
-        examined = {name: _stitchable(graph, node, config) for name, node in graph.nodes.items()}
+        examined = _stitchable(graph, config)
         alone = {name: found for name, found in examined.items() if found is not None}
         number = {name: i for i, name in enumerate(alone)}
         before: dict[str, Nodes] = {}
@@ -144,27 +144,14 @@ class Choices:
         return grow(0, 0)
 
 
-def _stitchable(graph: Graph, node: Node, config: Config) -> Expansion | None:
-    found = legality.examine(graph, node, config)
-    if isinstance(found, Rejection) or not found.outputs or _is_kept_out(graph, node, config):
-        return None
+def _stitchable(graph: Graph, config: Config) -> dict[str, Expansion | None]:
+    """Each node by itself, None where it may not be stitched."""
+    read, precedents = values_read(graph), Precedents(graph, lambda _: 1)
+    found: dict[str, Expansion | None] = {}
+    for name, node in graph.nodes.items():
+        examined = legality.examine(graph, node, read[name], config, precedents)
+        found[name] = None if isinstance(examined, Rejection) or not examined.outputs else examined
     return found
-
-
-def _is_kept_out(graph: Graph, node: Node, config: Config) -> bool:
-    """Whether the planner takes a node nowhere, for reasons that the cost model has no notion of (a walk down columns
-    that is not vectorised). It is asked about the node by itself, before one reader."""
-    nodes: dict[str, Node] = {}
-    for value in node.inputs:
-        source = graph.nodes[value.node]
-        nodes[source.name] = Node(source.name, "Const" if value in graph.constants else "Placeholder", (), source.types)
-    nodes[node.name] = Node(node.name, node.op, node.inputs, node.types, attributes=node.attributes)
-    if node.types[0].dtype not in (DType.F32, DType.F64):
-        return False
-    nodes["a reader"] = Node("a reader", "Exp", (Value(node.name),), node.types[:1])
-    alone = Graph("", nodes, returned=frozenset([Value("a reader")]), constants=graph.constants, extents=graph.extents)
-    rejections = cluster(alone, config).rejections
-    return any(r.node == node.name and r.reason is Reason.NOT_PROFITABLE for r in rejections)
 
 
 # -- bounds ----------------------------------------------------------------------------------------------------

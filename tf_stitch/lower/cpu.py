@@ -89,8 +89,8 @@ class Schedule:
 def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[Kernel, tuple[Schedule, ...]]:
     """The kernel with its short rows packed, and a schedule for each of its nests.
 
-    adaptive: without it a nest of rows is ROWS and any other BLOCKS, whatever its shape: nothing is packed, split, turned
-      or joined.
+    adaptive: without it a nest of rows is ROWS and any other BLOCKS, whatever its shape: nothing is packed, split,
+      turned or joined.
     """
     if not adaptive:
         return kernel, tuple(_schedule(nest, kernel, target, adaptive=False) for nest in kernel.nests)

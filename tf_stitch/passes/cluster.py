@@ -60,7 +60,7 @@ class _Clusterer:
         self.order = canonical_positions(graph)
         self.listed = {name: number for number, name in enumerate(graph.nodes)}
         self.precedents = Precedents(graph, lambda body: _planned_groups(body, config))
-        self.read = _values_read(graph)
+        self.read = values_read(graph)
         self.rejections: dict[str, Rejection] = {}
         self.views: frozenset[str] = frozenset()
 
@@ -207,7 +207,7 @@ class _Clusterer:
         return [Cluster("", tuple(members), found.constants, found.inputs, found.outputs, controls, found.body)]
 
 
-def _values_read(graph: Graph) -> dict[str, list[Value]]:
+def values_read(graph: Graph) -> dict[str, list[Value]]:
     """For each node, those of its outputs that others read or that the graph returns, in order."""
     found: dict[str, set[Value]] = {name: set() for name in graph.nodes}
     for node in graph.nodes.values():

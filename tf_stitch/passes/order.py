@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def attribute_texts(node: Node) -> list[str]:
 def text_of(value: Any) -> str:
     """Equal for equal values, to the bit."""
     if isinstance(value, np.ndarray):
-        array: np.ndarray[Any, np.dtype[Any]] = value
+        array = cast("np.ndarray[Any, np.dtype[Any]]", value)
         return f"{array.dtype}{array.shape}{array.tobytes().hex()}"
     if isinstance(value, tuple):
         return f"({','.join(text_of(v) for v in value)})"  # pyright: ignore[reportUnknownVariableType]
