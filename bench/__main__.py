@@ -6,6 +6,8 @@ import click
 
 from bench.clusters import clusters
 from bench.demo import demo
+from bench.kernel_worker import count_kernels
+from bench.kernels import kernels
 from bench.optimality import optimality
 from bench.planner import planner
 from bench.worker import worker
@@ -20,7 +22,9 @@ bench.add_command(clusters)
 bench.add_command(demo)
 bench.add_command(optimality)
 bench.add_command(planner)
+bench.add_command(kernels)
 bench.add_command(worker)
+bench.add_command(count_kernels)
 
 if __name__ == "__main__":
     bench(prog_name="python -m bench")

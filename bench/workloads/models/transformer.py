@@ -1,0 +1,109 @@
+"""The base Transformer of tf-models-official, 6 + 6 layers. Random weights.
+
+TRANSFORMER searches for a target with 4 beams, one token a turn of a loop. TRANSFORMER_FORCED scores a target that is
+given (teacher forcing).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.workloads.models.model import Inputs, Model, Size
+from bench.workloads.models.source import stand_in
+from bench.workloads.models.weights import assign_random
+
+VOCABULARY = 8000
+WIDTH = 512
+SOURCE = (1, 16)  # batch, tokens
+DECODED = 16  # tokens that the search finds at most
+PACKAGES = ("tf-models-official==2.20.0", "gin-config==0.5.0", "tf-keras==2.21.0")
+
+
+def _tokens(random: np.random.Generator, size: Size) -> np.ndarray:
+    return random.integers(2, VOCABULARY, size).astype(np.int32)
+
+
+def _decode_inputs(random: np.random.Generator, size: Size) -> Inputs:
+    return {"source": _tokens(random, size)}
+
+
+def _forced_inputs(random: np.random.Generator, size: Size) -> Inputs:
+    return {"source": _tokens(random, size), "target": _tokens(random, size)}
+
+
+def _model() -> Any:
+    os.environ.update(TF_USE_LEGACY_KERAS="1")
+    stand_in("scipy", "scipy.linalg")  # for Fourier layers
+    import tensorflow as tf
+    from official.nlp.modeling import models  # pyright: ignore[reportMissingImports]
+
+    layers = {
+        "num_layers": 6,
+        "num_attention_heads": 8,
+        "intermediate_size": 2048,
+        "dropout_rate": 0.0,
+        "attention_dropout_rate": 0.0,
+        "intermediate_dropout": 0.0,
+    }
+    model = models.Seq2SeqTransformer(
+        vocab_size=VOCABULARY,
+        embedding_width=WIDTH,
+        padded_decode=True,
+        decode_max_length=DECODED,
+        beam_size=4,
+        alpha=0.6,
+        encoder_layer=models.TransformerEncoder(**layers),
+        decoder_layer=models.TransformerDecoder(**layers),
+        eos_id=1,
+    )
+    some = tf.fill([1, 4], 2)
+    model({"inputs": some, "targets": some}, training=False)  # makes the variables
+    assign_random(model.variables)
+    return model
+
+
+def _build_decode(destination: Path) -> None:
+    model = _model()
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec(SOURCE, tf.int32)])
+    def serve(source: tf.Tensor) -> dict[str, tf.Tensor]:
+        return dict(model({"inputs": source}, training=False))
+
+    tf.saved_model.save(model, str(destination), signatures=serve)
+
+
+def _build_forced(destination: Path) -> None:
+    model = _model()
+    import tensorflow as tf
+
+    spec = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[spec, spec])
+    def serve(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"logits": model({"inputs": source, "targets": target}, training=False)}
+
+    tf.saved_model.save(model, str(destination), signatures=serve)
+
+
+TRANSFORMER = Model(
+    name="transformer",
+    notes=f"6 + 6 layers of attention and layer norm, 4 beams, {DECODED} tokens in a loop; static; random weights",
+    packages=PACKAGES,
+    sizes=(SOURCE,),
+    make_inputs=_decode_inputs,
+    build=_build_decode,
+)
+
+TRANSFORMER_FORCED = Model(
+    name="transformer-forced",
+    notes="6 + 6 layers of attention and layer norm, target given; batch and length unknown; random weights",
+    packages=PACKAGES,
+    sizes=((2, 64), (1, 23)),
+    make_inputs=_forced_inputs,
+    build=_build_forced,
+)
