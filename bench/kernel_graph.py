@@ -18,6 +18,7 @@ from bench import kernel_trace
 from bench.kernel_rule import Launch, kind_of_op
 
 Sizes = tuple[int | None, ...]
+_ARGUMENTS = ("_Arg", "Placeholder")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _SPECIALISED = re.compile("_specialized_for_.*")
 _UNKNOWN = tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
@@ -97,7 +98,7 @@ def _closed(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     changed = graph_pb2.GraphDef()
     changed.CopyFrom(graph)
     for node in changed.node:
-        if node.op == "_Arg":
+        if node.op in _ARGUMENTS:
             _become_source(node)
         elif node.op in _CALLS:
             _become_opaque(node)
@@ -113,19 +114,22 @@ def _become_opaque(node: node_def_pb2.NodeDef) -> None:
 
 
 def _become_source(node: node_def_pb2.NodeDef) -> None:
-    """An argument of the function becomes a Placeholder or a variable of its shape."""
-    shapes, handles = node.attr["_output_shapes"].list.shape, node.attr["_handle_shapes"].list.shape
-    kept = {"dtype": node.attr["T"].type, "shape": shapes[0] if shapes else None}
-    node.op = "Placeholder"
-    if len(handles) == 1:
-        kept = {"dtype": node.attr["_handle_dtypes"].list.type[0], "shape": handles[0]}
-        node.op = "VarHandleOp"
+    """An argument becomes a constant of its shape, or a variable: of a Placeholder Grappler trusts no shape."""
+    argument = node_def_pb2.NodeDef()
+    argument.CopyFrom(node)
     node.ClearField("attr")
-    node.attr["dtype"].type = kept["dtype"]
-    if kept["shape"] is not None:
-        node.attr["shape"].shape.CopyFrom(kept["shape"])
-    else:
-        node.attr["shape"].shape.unknown_rank = True
+    handles = argument.attr["_handle_shapes"].list.shape
+    if len(handles) == 1:
+        node.op = "VarHandleOp"
+        node.attr["dtype"].type = argument.attr["_handle_dtypes"].list.type[0]
+        node.attr["shape"].shape.CopyFrom(handles[0])
+        return
+    given = argument.attr["shape"].shape if "shape" in argument.attr else _UNKNOWN
+    shapes = argument.attr["_output_shapes"].list.shape or [given]
+    node.op = "ImmutableConst"
+    node.attr["dtype"].type = argument.attr["T"].type or argument.attr["dtype"].type
+    node.attr["shape"].shape.CopyFrom(shapes[0])
+    node.attr["memory_region_name"].s = b""
 
 
 def _elements(shape: tensor_shape_pb2.TensorShapeProto) -> int | None:

@@ -47,15 +47,19 @@ def _reasons(row: Row) -> Table:
     table.title_justify = "left"
     for title, justify in (("kernels", "right"), ("nodes", "right"), ("op", "left"), ("reason", "left")):
         table.add_column(title, justify=justify, no_wrap=True)
-    table.add_column("such as", overflow="ellipsis", no_wrap=True)
+    table.add_column("such as", overflow="fold")
     for left in row["unstitched"][:MOST_REASONS]:
-        table.add_row(str(left["kernels"]), str(left["nodes"]), left["op"], left["reason"], left["example"])
+        table.add_row(str(left["kernels"]), str(left["nodes"]), left["op"], left["reason"], _short(left["example"]))
     return table
 
 
 def log_line(row: Row) -> str:
     counts = ", ".join(f"{way} {_count(row[f'{way}_kernels'])}" for way in ("tf", "xla", "stitch"))
     return f"{row['model']} {row['size']}: {counts}"
+
+
+def _short(node: str) -> str:
+    return "/".join(node.split("/")[-2:])
 
 
 def _count(value: int | None) -> str:

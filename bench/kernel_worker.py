@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import click
 
 from bench.kernel_rule import Kind, Launch, kernels
 from bench.workloads.models import ALL
 
-# Of ops that are not in the graph that tf_stitch was given.
+# Of ops that are not in a graph that tf_stitch was given: they came later, or are in a function that is called.
 NOT_SEEN = "NOT_SEEN"
 
 
@@ -61,16 +63,31 @@ def _under_xla(step: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, An
 
 def _stitched(step: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Any]:
     import tf_stitch
-
     from bench import kernel_graph
 
     function = tf_stitch.function(step, autograph=False)
-    launches = kernel_graph.launches(lambda: function(**inputs))
+    with _recorded_rejections() as reasons:
+        launches = kernel_graph.launches(lambda: function(**inputs))
     if fallbacks := tf_stitch.stats()["fallbacks"]:
         return {"absent": f"kernels fell back to TensorFlow's ops: {fallbacks}"}
-    explained = tf_stitch.explain(step, **inputs)
-    reasons = {r.node: r.code for graph in explained.graphs for r in graph.rejections}
     return _counts(launches) | {"unstitched": _unstitched(launches, reasons)}
+
+
+@contextmanager
+def _recorded_rejections() -> Iterator[dict[str, str]]:
+    """Node → reason code, of the graphs that are stitched inside. Explaining them once more would rename nodes."""
+    from tf_stitch.frontend.engine import Engine
+
+    reasons: dict[str, str] = {}
+    stitch = Engine.stitch
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        results = stitch(*args, **kwargs)
+        reasons.update((r.node, r.reason.name) for result in results for r in result.rejections)
+        return results
+
+    with mock.patch.object(Engine, "stitch", recorded):
+        yield reasons
 
 
 def _counts(launches: Iterable[Launch]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ a StitchOp. It counts when it is memory-intensive, that is, when it is
     not small                    some operand or result has more than 8 elements: neither arithmetic on shapes nor the
                                  counter of a loop
 
-`kernel_rule` has the lists. The same rule holds for all three: what tf_stitch leaves to TensorFlow counts by TensorFlow's
-rule, beside the StitchOps. A step is one call of the model on inputs of `Model.sizes[0]`. It is run and traced, so a loop
-counts as often as it turns, and a branch if it is taken. TensorFlow's op counts after all of Grappler's optimizers.
+`kernel_rule` has the lists. The same rule holds for all three: what tf_stitch leaves to TensorFlow counts by
+TensorFlow's rule, beside the StitchOps. A step is one call of the model on inputs of `Model.sizes[0]`. It is run
+and traced, so a loop counts as often as it turns, and a branch if it is taken. TensorFlow's ops are counted after all
+of Grappler's optimizers.
 """
 
 from __future__ import annotations

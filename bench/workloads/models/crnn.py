@@ -1,4 +1,4 @@
-"""CRNN of keras-ocr: text in an image, by convolutions, a spatial transformer and four LSTMs in loops. Random weights."""
+"""CRNN of keras-ocr reads text: convolutions, a spatial transformer, four LSTMs in loops. Random weights."""
 
 from __future__ import annotations
 
