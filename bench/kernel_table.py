@@ -45,8 +45,10 @@ def render(rows: list[Row], summary: Summary, *, why: bool) -> RenderableType:
 def _reasons(row: Row) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, title=f"\nunstitched in {row['model']}")
     table.title_justify = "left"
-    for title, justify in (("kernels", "right"), ("nodes", "right"), ("op", "left"), ("reason", "left")):
-        table.add_column(title, justify=justify, no_wrap=True)
+    for title in ("kernels", "nodes"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("op", "reason"):
+        table.add_column(title, no_wrap=True)
     table.add_column("such as", overflow="fold")
     for left in row["unstitched"][:MOST_REASONS]:
         table.add_row(str(left["kernels"]), str(left["nodes"]), left["op"], left["reason"], _short(left["example"]))

