@@ -79,7 +79,7 @@ void launch_0(Call0& call) {
 
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<f32*>(outputs[0]), static_cast<f32*>(outputs[1]), d0, host};
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<f32*>(outputs[1]), static_cast<f32*>(outputs[0]), d0, host};
   launch_0(call_0);
 }
 
@@ -100,7 +100,7 @@ int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {
 }
 
 const int ranks[] = {2, 2};
-const int forwards[] = {2, 0, 2, 1, -1};
+const int forwards[] = {2, 1, 2, 0, -1};
 const char* const guards[] = {"the inputs have the ranks that were planned for", "dim 1 of input 0 is 132", "dim 0 of input 1 is 132", "dim 0 of input 2 is d0", "dim 1 of input 2 is 33"};
 }  // namespace
 
