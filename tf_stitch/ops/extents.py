@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tf_stitch.ir.types import TensorType
 
 LARGEST = 64  # elements: more is no shape
+IDLE = Dim.symbol("idle")
+"""Among axes: perhaps others besides, over one element each. The axis of B is one that TensorFlow names if B is 1."""
 DimArray = np.ndarray[Any, np.dtype[np.object_]]
 
 
@@ -57,9 +59,8 @@ def extents_of_outputs(
 ) -> tuple[tuple[Dim, ...] | None, ...]:
     """The dims that each output holds: `extents_of` for ops of several outputs, too (ShapeN, Unpack, ...).
 
-    BroadcastGradientArgs names the axes over which the gradient of each operand of a broadcast is summed. Whether B is
-    1 is not known here, so axes over one element may be missing: its readers sum with `keep_dims`, which makes no
-    difference to them.
+    BroadcastGradientArgs names the axes over which the gradient of each operand of a broadcast is summed: IDLE is among
+    them where some may be besides.
     """
     match node.op:
         case "ShapeN":
@@ -197,7 +198,8 @@ def _broadcast_axes(a: DimArray | None, b: DimArray | None) -> tuple[tuple[Dim, 
     def repeated(pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Dim, ...] | None:
         if not all(mine == theirs or mine.is_static or theirs.is_one for mine, theirs in pairs):
             return None  # B beside 5, or beside S: it may be 1
-        return tuple(Dim(axis) for axis, (mine, _) in enumerate(pairs) if mine.is_one)
+        idle = () if all(mine.is_static for mine, _ in pairs) else (IDLE,)
+        return (*(Dim(axis) for axis, (mine, _) in enumerate(pairs) if mine.is_one), *idle)
 
     return repeated(pairs), repeated([(theirs, mine) for mine, theirs in pairs])
 

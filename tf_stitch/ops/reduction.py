@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tf_stitch.errors import Reason
 from tf_stitch.ir.types import INTEGERS, NUMBERS, DType, product
 from tf_stitch.ops.elementwise import BOOLS, HALVES_TOO
+from tf_stitch.ops.extents import IDLE
 from tf_stitch.ops.opdef import (
     REDUCERS,
     Array,
@@ -75,19 +77,24 @@ _define(
 # -- ops ---------------------------------------------------------------------------------------------------
 
 
-def _axes(b: BodyBuilder, x: Operands) -> list[int]:
-    """The axes in [0, rank). Out of range or given twice, they make TensorFlow raise: not ours.
+def _given(x: Operands) -> list[int]:
+    """The axes as they are given: a constant, or computed from shapes.
 
-    Axes that are computed from shapes may leave out some over one element (`extents_of_outputs`), which matters
-    to the shape of the result unless its dims are kept.
+    To sum over an idle axis makes no difference but to the shape, and none where the dims are kept.
     """
-    rank = len(b.shape(x[0]))
     extents = x.extents[1]
-    if x.constants[1] is None and extents is not None and _kept(x) and all(d.is_static for d in extents):
-        given = [d.coefficient for d in extents]
-    else:
-        given = x.integers(1)
-    axes = [axis_of(a, rank, x.node.op) for a in given]
+    if x.constants[1] is not None or extents is None:
+        return x.integers(1)
+    axes = [d for d in extents if d != IDLE] if _kept(x) else list(extents)
+    if not all(d.is_static for d in axes):
+        raise x.unsupported("axes that are not known", Reason.UNKNOWN_RANK)
+    return [d.coefficient for d in axes]
+
+
+def _axes(b: BodyBuilder, x: Operands) -> list[int]:
+    """The axes in [0, rank). Out of range or given twice, they make TensorFlow raise: not ours."""
+    rank = len(b.shape(x[0]))
+    axes = [axis_of(a, rank, x.node.op) for a in _given(x)]
     if len(set(axes)) != len(axes):
         raise x.unsupported("an axis given twice")
     return axes
