@@ -63,7 +63,7 @@ def _collect(graph: graph_pb2.GraphDef, sizes: dict[str, Sizes]) -> None:
 
     for node in graph.node:
         operands = [read(text) for text in node.input if not text.startswith("^")]
-        sizes[node.name] += tuple(map(_elements, (*operands, *results.get(node.name, ()))))
+        sizes[node.name] += tuple(map(_elements, (*operands, *results.get(node.name, [])))) or (None,)
         function = called.get(node.name)
         if function is not None:
             _collect(_inlined(function, operands, graph.library), sizes)
