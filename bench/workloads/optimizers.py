@@ -46,7 +46,7 @@ def adamw(powers: Any, *tensors: Any) -> Any:
 
 
 def resource_apply_adam(powers: Any, *tensors: Any) -> Prepared:
-    """The same on variables, by TensorFlow's own op."""
+    """The same on variables, by TensorFlow's own op, in place: it allocates nothing for its results."""
     *kinds, gradients = _quarters(tensors)
     variables, firsts, seconds = ([tf.Variable(t) for t in kind] for kind in kinds)
 

@@ -72,6 +72,9 @@ class Workload:
     reference_step: Callable[..., Any] | None = None
     rival: Rival | None = None
 
+    def __post_init__(self) -> None:
+        assert self.alone or self.rival is None, f"{self.name}: a rival does one copy's work, not a chain's"
+
     def shapes(self, quick: bool) -> tuple[Shape, ...]:
         return self.quick if quick else self.full
 
