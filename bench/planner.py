@@ -162,7 +162,9 @@ def transformer(nodes: int) -> Graph:
     """Blocks of attention and a feed-forward part: layer norms, masked softmax, GELU, residuals."""
     s = Sketch()
     batch, heads, length, width = 4, 4, 128, 256
-    x, mask, epsilon = s.placeholder(batch * length, width), s.placeholder(batch, 1, 1, length), s.constant(1e-5)
+    x, epsilon = s.placeholder(batch * length, width), s.constant(1e-5)
+    masked = s.node("Sub", s.constant(1.0), s.placeholder(batch, 1, 1, length))
+    mask = s.node("Mul", masked, s.constant(-1e4))  # computed once, and read by every block
     while len(s) < nodes:
         query = _dense(s, _layer_norm(s, x, epsilon), width)
         scores = s.opaque(_heads(s, query, batch, heads), shape=(batch, heads, length, length))
