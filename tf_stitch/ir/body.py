@@ -16,7 +16,7 @@ Invariants (checked by `ir.verify`):
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,6 +159,8 @@ class BodyBuilder:
 
     def canonical(self, dim: Dim) -> Dim:
         """`dim` with each symbol replaced by what it was joined to."""
+        if not (dim.symbols and self._joined):  # nearly always
+            return dim
         while any(s in self._joined for s in dim.symbols):
             dim = product([Dim(dim.coefficient), *(self._joined.get(s, Dim.symbol(s)) for s in dim.symbols)])
         return dim
@@ -397,7 +399,7 @@ class BodyBuilder:
                 continue
             index_of[index] = len(steps)
             op = self._bound(step.op, type_.dtype)
-            steps.append(replace(step, op=op, operands=operands, type=type_))
+            steps.append(Step(op, operands, type_, step.origin))
         inputs = tuple(None if t is None else renamed(t) for t in self._inputs)
         assumed, self._requires = self._requires, {}
         for small, large in assumed:  # again, now that all dims are joined

@@ -145,6 +145,8 @@ def canonical_symbols(body: Body) -> Body:
         for dim in type_.dims:
             for symbol in dim.symbols:
                 names.setdefault(symbol, f"d{len(names)}")
+    if not names and not body.requires:
+        return body
 
     def dim_of(dim: Dim) -> Dim:
         return Dim(dim.coefficient, tuple(sorted(names[s] for s in dim.symbols)))

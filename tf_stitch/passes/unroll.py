@@ -29,6 +29,8 @@ _FUNCTIONS = {
 
 def unroll_short_reductions(body: Body) -> Body:
     """The body without its reductions over at most 8 elements."""
+    if not any(isinstance(step.op, Reduce) and _is_short(body.steps[step.operands[0]], step.op) for step in body.steps):
+        return body
     steps: list[Step] = []
     place: list[int] = []
     for step in body.steps:
