@@ -286,10 +286,11 @@ def units_inside(graph: Graph, around: frozenset[str], sets: Sequence[Sequence[s
     units: list[Sequence[str]] = list(sets)
     taken = {name for names in sets for name in names}
     loops: dict[str, list[str]] = {}
+    inside = graph.members[max(around, key=len)] if around else graph.nodes
     for node in graph.nodes.values():
-        mine = frames(node)
-        if node.name in taken or not mine >= around:
+        if node.name in taken or node.name not in inside:
             continue
+        mine = frames(node)
         if mine == around:
             units.append((node.name,))
         else:

@@ -112,15 +112,25 @@ def _assign(
     outputs = [i for i in dict.fromkeys(body.outputs) if not isinstance(body.steps[i].op, Reduce)]
     dependencies = _anchor_dependencies(body, set(reductions) | dear)
     order = sorted(set(reductions) | dear) + sorted(set(outputs) - dear)
+    held: list[set[int]] = []  # for each group, the spaces of its anchors
     for anchor in order:
+        space = -1 if spaces is None else spaces[_runs_over(body, anchor)]
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
         first = earliest if dominant_merging else len(drafts)
-        homes = _homes(body, drafts, anchor, home, range(first, len(drafts)), identities, spaces)
+        tried = [
+            position
+            for position in range(first, len(drafts))
+            if spaces is None or space in held[position] or _takes_in(body, drafts[position], anchor)
+        ]
+        homes = _homes(body, drafts, anchor, home, tried, identities)
         chosen: tuple[int, _Draft] | None = choose(homes, None)
         if chosen is None:
             raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
         position, grown = chosen
+        if position == len(drafts):
+            held.append(set())
         drafts[position : position + 1] = [grown]
+        held[position].add(space)
         home[anchor] = position
     for anchor in body.outputs:  # a reduction that is an output is stored by its own group
         if anchor not in drafts[home[anchor]].stored:
@@ -133,14 +143,11 @@ def _homes(
     drafts: list[_Draft],
     anchor: int,
     home: dict[int, int],
-    positions: range,
+    positions: Sequence[int],
     identities: count[int],
-    spaces: list[int] | None,
 ) -> Iterator[tuple[int, _Draft]]:
-    """The groups at `positions` that can hold an anchor, with it in them; a new one last. spaces: None to try all."""
+    """The groups at `positions` that can hold an anchor, with it in them; a new one last."""
     for position in positions:
-        if spaces is not None and not _may_hold(body, drafts[position], anchor, spaces):
-            continue
         grown = _grow(body, drafts[position], anchor, home, position)
         if grown is not None:
             yield position, grown
@@ -170,16 +177,13 @@ def _spaces(body: Body) -> list[int]:
     return [root(i) for i in range(len(parent))]
 
 
-def _may_hold(body: Body, draft: _Draft, anchor: int, spaces: list[int]) -> bool:
-    """Whether a group is worth a try: it runs over the anchor's elements, or over others that are as many.
+def _takes_in(body: Body, draft: _Draft, anchor: int) -> bool:
+    """Whether a group is tried for an anchor of another space: one of as many elements, while few streams run through.
 
-    Of others it takes a few: each brings streams through memory, and those of many large tensors, which all begin on a
-    page, have to share a few lines of L1.
+    Each anchor brings streams through memory, and those of many large tensors, which all begin on a page, have to share
+    a few lines of L1.
     """
-    mine = _runs_over(body, anchor)
-    if any(spaces[_runs_over(body, a)] == spaces[mine] for a in draft.proposals):
-        return True
-    size = body.steps[mine].type.size
+    size = body.steps[_runs_over(body, anchor)].type.size
     if size not in (_extent(draft.outer + draft.inner), _extent(draft.outer)):
         return False
     read = sum(isinstance(body.steps[s].op, Input) and not body.steps[s].type.size.is_one for s in draft.maps)
