@@ -28,7 +28,7 @@ from itertools import count
 from bench import optimality_groupings as groupings
 from bench.optimality_groupings import SLACK, Effort, Priced
 from tf_stitch.config import Config
-from tf_stitch.errors import Unsupported
+from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import Body, Elementwise, Input, Reshape, Slice
 from tf_stitch.ir.graph import Graph
 from tf_stitch.passes import legality
@@ -94,10 +94,11 @@ class Choices:
             before[name] = mine
             through[name] = through_mine if name in number else mine
         names = tuple(alone)
+        places = {name: legality.Place.of([graph.nodes[name]]) for name in names}
         strangers = [through[name] for name in names]
         for i, first in enumerate(names):
             for j, second in enumerate(names[:i]):
-                if legality.compatible(graph, {first}, {second}) is not None:
+                if isinstance(places[first].with_(places[second]), Reason):
                     strangers[i] |= 1 << j
         for i in range(len(names)):
             for j in range(i):
