@@ -147,10 +147,11 @@ class Choices:
 
 def _stitchable(graph: Graph, config: Config) -> dict[str, Expansion | None]:
     """Each node by itself, None where it may not be stitched."""
-    read, precedents = values_read(graph), Precedents(graph, lambda _: 1)
+    read = values_read(graph)
     found: dict[str, Expansion | None] = {}
     for name, node in graph.nodes.items():
-        examined = legality.examine(graph, node, read[name], config, precedents)
+        nobody_else = Precedents(graph, lambda _: 1)  # under the node's own names
+        examined = legality.examine(graph, node, read[name], config, nobody_else)
         found[name] = None if isinstance(examined, Rejection) or not examined.outputs else examined
     return found
 
