@@ -61,6 +61,8 @@ class Config:
         return found
 
 
+TUNE_SECONDS = 30.0  # for all races of one conversion, or of one process
+
 ABLATIONS = tuple(field.name for field in fields(Config) if field.default is True)
 
 

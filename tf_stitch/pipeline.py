@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_stitch.config import Config, strict, verifying
 from tf_stitch.errors import BuildError, Reason, Unsupported
+from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph
 from tf_stitch.lower.common import lower
-from tf_stitch.lower.cpu import schedule
+from tf_stitch.lower.cpu import Schedule, schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.names import identifier
 from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
+from tf_stitch.passes.precedents import Casebook
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
@@ -77,16 +79,18 @@ def stitch_all(
     see = observer or (lambda *_: None)
     drafts: list[list[_Draft]] = []
     rejections: list[list[Rejection]] = []
+    casebook = Casebook()
+    compiled: dict[Body, _Draft] = {}
     for number, graph in enumerate(graphs):
         tell("plan", number, len(graphs))
         see("graph", graph)
-        clustering = _cluster(graph, config)
+        clustering = _cluster(graph, config, casebook)
         see("clustering", clustering)
         rejections.append(list(clustering.rejections))
         drafts.append([])
         for found in clustering.clusters:
             try:
-                drafts[-1].append(_compile(found, config, target, see))
+                drafts[-1].append(_compile(found, config, target, see, compiled))
             except Unsupported as refused:
                 rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
             except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
@@ -110,10 +114,10 @@ def stitch_all(
     return results
 
 
-def _cluster(graph: Graph, config: Config) -> Clustering:
+def _cluster(graph: Graph, config: Config, casebook: Casebook) -> Clustering:
     """Stage 3; after an error of ours, no clusters."""
     try:
-        return cluster(graph, config)
+        return cluster(graph, config, casebook)
     except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
         detail = _excused(graph, error)
         rejected = (Rejection(n.name, n.op, Reason.INTERNAL, detail) for n in graph.nodes.values() if n.op in OPS)
@@ -135,12 +139,19 @@ class _Draft:
     cluster: Cluster
     plan: StitchPlan
     kernel: Kernel
+    schedules: tuple[Schedule, ...]
     source: Source
 
 
-def _compile(found: Cluster, config: Config, target: Target, see: Observer) -> _Draft:
-    """Stages 4 to 6."""
+def _compile(found: Cluster, config: Config, target: Target, see: Observer, compiled: dict[Body, _Draft]) -> _Draft:
+    """Stages 4 to 6. compiled: what they have made of the same body in another function."""
     see("cluster", found)
+    known = compiled.get(found.body)
+    if known is not None:
+        see("plan", known.plan)
+        see("kernel", (known.kernel, known.schedules))
+        see("source", known.source)
+        return replace(known, cluster=found)
     plan = plan_groups(found.body, dominant_merging=config.dominant_merging)
     see("plan", plan)
     kernel, schedules = schedule(lower(plan, kernel_name(plan)), target, adaptive=config.adaptive_mapping)
@@ -150,7 +161,8 @@ def _compile(found: Cluster, config: Config, target: Target, see: Observer) -> _
         verify_kernel(kernel, schedules)
     source = render(kernel, schedules)
     see("source", source)
-    return _Draft(found, plan, kernel, source)
+    compiled[found.body] = _Draft(found, plan, kernel, schedules, source)
+    return compiled[found.body]
 
 
 def kernel_name(plan: StitchPlan) -> str:

@@ -11,11 +11,9 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.config import ABLATIONS, Config, default_config
+from tf_stitch.config import ABLATIONS, TUNE_SECONDS, Config, default_config
 from tf_stitch.errors import UsageError
 from tf_stitch.report.text import human_bytes, printable
-from tf_stitch.tuning.race import microseconds
-from tf_stitch.tuning.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +70,7 @@ _DEFAULT = Config()
 @click.option(
     "--tune-seconds",
     type=click.FloatRange(min=0, min_open=True),
-    help=f"For all races; what is not raced by then is stitched.  [default: {DEFAULT_SECONDS:g}]",
+    help=f"For all races; what is not raced by then is stitched.  [default: {TUNE_SECONDS:g}]",
 )
 @output.json_option
 @click.pass_context
@@ -109,7 +107,7 @@ def convert(
         never_slower=tune,
     )
     inputs = None if tune_inputs is None else _arrays(tune_inputs)
-    seconds = DEFAULT_SECONDS if tune_seconds is None else tune_seconds
+    seconds = TUNE_SECONDS if tune_seconds is None else tune_seconds
     with output.progress() as progress:
         conversion = convert_saved_model(
             source, destination, config=config, force=force, progress=progress, tune_inputs=inputs, tune_seconds=seconds
@@ -191,6 +189,8 @@ def _race_rows(raced: tuple[RacedCluster, ...]) -> Iterator[tuple[str, ...]]:
         if verdict.outcome is None:
             yield name, "", "", "kept", f"not raced: {printable(verdict.why)}"
             continue
+        from tf_stitch.tuning.race import microseconds
+
         times = (microseconds(verdict.outcome.stitch_us), microseconds(verdict.outcome.original_us))
         yield name, *times, "kept" if verdict.kept else "SLOWER", equal[0].sizes
 

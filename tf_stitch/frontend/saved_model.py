@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from tf_stitch.config import Config, default_config
+from tf_stitch.config import TUNE_SECONDS, Config, default_config
 from tf_stitch.errors import Reason, StitchError, UsageError
 from tf_stitch.frontend.conversion import Conversion, converted_clusters
 from tf_stitch.frontend.convertible import fetched_names, redirect_contexts, refusals
@@ -31,7 +31,7 @@ from tf_stitch.frontend.replacement import replacing, sweep
 from tf_stitch.frontend.rewrite import OP, rewrite_function_def, rewrite_graph_def
 from tf_stitch.frontend.tuning import records, tuned
 from tf_stitch.runtime import stitch_op as _registered  # noqa: F401  registers StitchOp
-from tf_stitch.tuning.tuner import DEFAULT_SECONDS, Tuner
+from tf_stitch.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def convert_saved_model(
     progress: Progress | None = None,
     never_slower: bool = False,
     tune_inputs: Mapping[str, np.ndarray[Any, Any]] | None = None,
-    tune_seconds: float = DEFAULT_SECONDS,
+    tune_seconds: float = TUNE_SECONDS,
 ) -> Conversion:
     """Stitches a SavedModel. `src` is never touched, and `dst` is written whole or not at all.
 

@@ -33,7 +33,7 @@ from tf_stitch.passes.contraction import Contraction, frames, units_inside
 from tf_stitch.passes.expand import Expansion
 from tf_stitch.passes.order import canonical_positions
 from tf_stitch.passes.parts import take_apart
-from tf_stitch.passes.precedents import Precedents
+from tf_stitch.passes.precedents import Casebook, Precedents
 from tf_stitch.passes.remote import join_remote
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import Scheme
@@ -41,9 +41,12 @@ from tf_stitch.plan.plan import Scheme
 _Part = tuple[list[str], Expansion]  # the nodes of a cluster, and its body under whatever names
 
 
-def cluster(graph: Graph, config: Config) -> Clustering:
-    """Stage 3. Every node that is in no cluster has a Rejection, but for constants, arguments and variable reads."""
-    return _Clusterer(graph, config).clustering()
+def cluster(graph: Graph, config: Config, casebook: Casebook | None = None) -> Clustering:
+    """Stage 3. Every node that is in no cluster has a Rejection, but for constants, arguments and variable reads.
+
+    casebook: what was found in other graphs under the same config.
+    """
+    return _Clusterer(graph, config, casebook or Casebook()).clustering()
 
 
 class _Clusterer:
@@ -54,12 +57,12 @@ class _Clusterer:
     rejections: the first reason found for a node is the one that stays.
     """
 
-    def __init__(self, graph: Graph, config: Config) -> None:
+    def __init__(self, graph: Graph, config: Config, casebook: Casebook) -> None:
         self.graph = graph
         self.config = config
         self.order = canonical_positions(graph)
         self.listed = {name: number for number, name in enumerate(graph.nodes)}
-        self.precedents = Precedents(graph, lambda body: _planned_groups(body, config))
+        self.precedents = Precedents(graph, lambda body: _planned_groups(body, config), casebook)
         self.read = values_read(graph)
         self.rejections: dict[str, Rejection] = {}
         self.views: frozenset[str] = frozenset()

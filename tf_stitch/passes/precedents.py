@@ -24,8 +24,9 @@ Planner = Callable[[Body], int]
 
 @dataclass
 class _Precedent:
-    """One look, under the names that it had first. None: not asked yet."""
+    """One look, under the names that it had first, in the graph where it was met. None: not asked yet."""
 
+    graph: Graph
     names: Sequence[str]
     outputs: Sequence[Value]
     outside: Sequence[Value]
@@ -35,22 +36,30 @@ class _Precedent:
 
 
 @dataclass
+class Casebook:
+    """What was found so far, in all graphs that are stitched with one config: a model's functions repeat each other."""
+
+    known: dict[Any, _Precedent] = field(default_factory=dict[Any, _Precedent])
+    numbers: dict[Any, int] = field(default_factory=dict[Any, int])  # of looks of single nodes and values
+
+
+@dataclass
 class Precedents:
     """The answers for one graph."""
 
     graph: Graph
     planner: Planner
-    _known: dict[Any, _Precedent] = field(default_factory=dict[Any, _Precedent])
+    casebook: Casebook = field(default_factory=Casebook)
     _looks: dict[str, int] = field(default_factory=dict[str, int])  # of each node by itself
-    _numbers: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def expanded(self, names: Sequence[str], outputs: Sequence[Value]) -> Expansion:
-        """The nodes expanded; perhaps under the names of others.
+        """The nodes expanded; perhaps under the names of others of this graph.
 
         Raises:
           Unsupported: where that is not possible.
         """
-        return self._expanded(self._precedent(names, outputs)[0])
+        known, outside = self._precedent(names, outputs)
+        return self._of_this_graph(self._expanded(known), known, names, outside)
 
     def planned(self, names: Sequence[str], outputs: Sequence[Value]) -> Expansion:
         """As `expanded`, of nodes that have a plan as one cluster.
@@ -58,10 +67,10 @@ class Precedents:
         Raises:
           Unsupported: where they have none.
         """
-        known, _ = self._precedent(names, outputs)
+        known, outside = self._precedent(names, outputs)
         found = self._expanded(known)
         self._groups(known, found)
-        return found
+        return self._of_this_graph(found, known, names, outside)
 
     def general(self, names: Sequence[str], outputs: Sequence[Value]) -> Expansion:
         """The nodes expanded for as many shapes as are planned as well as their own.
@@ -73,14 +82,19 @@ class Precedents:
         if known.general is None:
             found = self._expanded(known)
             groups = self._groups(known, found)
-            attempts = generalised(self.graph, known.names, found)
+            attempts = generalised(known.graph, known.names, found)
             known.general = next((g for g in attempts if self._plans_as_well(g, groups)), found)
         return _renamed(known.general, known, names, outside)
+
+    def _of_this_graph(
+        self, found: Expansion, known: _Precedent, names: Sequence[str], outside: Sequence[Value]
+    ) -> Expansion:
+        return found if known.graph is self.graph else _renamed(found, known, names, outside)
 
     def _expanded(self, known: _Precedent) -> Expansion:
         if known.expanded is None:
             try:
-                known.expanded = expand(self.graph, known.names, known.outputs)
+                known.expanded = expand(known.graph, known.names, known.outputs)
             except Unsupported as refusal:
                 known.expanded = refusal
         if isinstance(known.expanded, Unsupported):
@@ -107,7 +121,7 @@ class Precedents:
 
     def _precedent(self, names: Sequence[str], outputs: Sequence[Value]) -> tuple[_Precedent, list[Value]]:
         look, outside = self._look(names, outputs)
-        return self._known.setdefault(look, _Precedent(names, outputs, outside)), outside
+        return self.casebook.known.setdefault(look, _Precedent(self.graph, names, outputs, outside)), outside
 
     def _look(self, names: Sequence[str], outputs: Sequence[Value]) -> tuple[Any, list[Value]]:
         """All that `expand` goes by, but for names; and the values from outside, as they are numbered in it."""
@@ -128,13 +142,16 @@ class Precedents:
         if known is None:
             extents = tuple(self.graph.extents.get(v) for v in node.inputs)
             look = (node.op, node.types, extents, tuple(attribute_texts(node)))
-            known = self._looks[node.name] = self._numbers.setdefault(look, len(self._numbers))
+            known = self._looks[node.name] = self._number(look)
         return known
 
     def _look_of_value(self, value: Value) -> int:
         constant = self.graph.constants.get(value)
         look = (self.graph.type_of(value), None if constant is None else text_of(constant))
-        return self._numbers.setdefault(look, len(self._numbers))
+        return self._number(look)
+
+    def _number(self, look: Any) -> int:
+        return self.casebook.numbers.setdefault(look, len(self.casebook.numbers))
 
 
 def _again(refusal: Unsupported) -> Unsupported:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tf_stitch.config import strict
+from tf_stitch.config import TUNE_SECONDS, strict
 from tf_stitch.errors import Reason
 from tf_stitch.passes.clustering import Rejection
 from tf_stitch.toolchain.once import warn_once
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tf_stitch.tuning.contest import Contest
     from tf_stitch.tuning.records import Records
 
-DEFAULT_SECONDS = 30.0
 """For all races of one conversion."""
 
 _LOG = logging.getLogger("tf_stitch.tuning")
@@ -45,7 +44,7 @@ class Tuner:
         self,
         records: Records,
         rules: Rules | None = None,
-        seconds: float = DEFAULT_SECONDS,
+        seconds: float = TUNE_SECONDS,
         clock: Clock | None = None,
     ) -> None:
         """seconds: of all races together; when they are spent, what has no outcome yet is kept unraced."""
