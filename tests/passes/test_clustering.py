@@ -179,6 +179,27 @@ def test_no_cycle_through_another_cluster() -> None:
     assert found == [["left0", "left"], ["right0", "right"], ["last", "y"]]
 
 
+def test_a_constant_that_waits_for_a_member_is_no_way_around() -> None:
+    """Constants that TensorFlow folds late wait for what they were folded from, as in the gradient of a layer norm."""
+    d = Drawing()
+    x = d.input("x", f32("B", 8))
+    a = d.node("a", "Exp", x)
+    two = d.constant("two", np.float32(2.0), controls=["a"])
+    b = d.node("b", "Mul", a, two)
+    (cluster,) = checked(d.graph([b])).clusters
+    assert cluster.nodes == ("a", "b")
+    assert cluster.controls == ()
+
+
+def test_a_constant_that_is_read_as_data_and_waits_for_a_member_is_a_way_around() -> None:
+    d = Drawing()
+    x = d.input("x", f32("B", 8))
+    a = d.node("a", "Exp", x)
+    many = d.constant("many", np.arange(8, dtype=np.float32), controls=["a"])
+    c = d.node("c", "Tanh", d.node("b", "Mul", a, many))
+    assert clusters(d.graph([c])) == [["b", "c"]]
+
+
 def test_no_cycle_through_a_control_edge() -> None:
     """c waits for an assertion that reads what c's neighbour computes."""
     d = Drawing()

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from tf_stitch.errors import Reason
 from tf_stitch.ir.graph import Graph, Node
+from tf_stitch.ops import OPS
 
 # What they pass on belongs to the next iteration of a loop: no path of this one.
 BACK_EDGES = frozenset(("NextIteration", "RefNextIteration"))
@@ -252,7 +253,8 @@ class Contraction:
     def _build_edges(self, graph: Graph) -> None:
         for name, reader in self._unit.items():
             node = graph.nodes[name]
-            for carries, producers in ((True, [v.node for v in node.inputs]), (False, node.controls)):
+            read, waits = _written_in(graph, node)
+            for carries, producers in ((True, read), (False, (*node.controls, *waits))):
                 for producer in producers:
                     unit = self._unit.get(producer, reader)
                     if unit != reader and graph.nodes[producer].op not in BACK_EDGES:
@@ -274,6 +276,23 @@ class Contraction:
                 if not waiting[reader]:
                     heapq.heappush(ready, (place[reader], reader))
         return listed
+
+
+def _written_in(graph: Graph, node: Node) -> tuple[list[str], list[str]]:
+    """What a node reads, but for the constants that a kernel has written in; and what those wait for.
+
+    A constant that was folded late waits for what it was folded from: no way around for two nodes of one kernel.
+    """
+    static = OPS[node.op].static_operands(len(node.inputs)) if node.op in OPS and node.inputs else frozenset[int]()
+    read: list[str] = []
+    waits: list[str] = []
+    for position, value in enumerate(node.inputs):
+        constant = graph.constants.get(value)
+        if node.op in OPS and constant is not None and (constant.size == 1 or position in static):
+            waits += graph.nodes[value.node].controls
+        else:
+            read.append(value.node)
+    return read, waits
 
 
 def units_inside(graph: Graph, around: frozenset[str], sets: Sequence[Sequence[str]] = ()) -> list[Sequence[str]]:
