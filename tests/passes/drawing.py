@@ -106,13 +106,18 @@ def checked(graph: Graph, config: Config | None = None) -> Clustering:
 def assert_acyclic(graph: Graph, clustering: Clustering) -> None:
     """Contracts each cluster to one node, and to nodes outside of it each loop, and orders what is left."""
     place = {n: n for n in graph.nodes} | {n: c.name for c in clustering.clusters for n in c.nodes}
+    written_in = {n: set(c.constants) - {v.node for v in c.inputs} for c in clustering.clusters for n in c.nodes}
+    waits = {c.name: c.controls for c in clustering.clusters}
     frames = {frame for node in graph.nodes.values() for frame in _frames(node)}
     _assert_ordered(
-        graph, place | {n: _outermost(node, frozenset()) for n, node in graph.nodes.items() if _frames(node)}
+        graph,
+        place | {n: _outermost(node, frozenset()) for n, node in graph.nodes.items() if _frames(node)},
+        written_in,
+        waits,
     )
     for frame in frames:
         inside = {n: place[n] for n, node in graph.nodes.items() if frame in _frames(node)}
-        _assert_ordered(graph, inside)
+        _assert_ordered(graph, inside, written_in, waits)
 
 
 def _frames(node: Node) -> frozenset[str]:
@@ -123,11 +128,14 @@ def _outermost(node: Node, around: frozenset[str]) -> str:
     return min(_frames(node) - around, key=len)
 
 
-def _assert_ordered(graph: Graph, place: dict[str, str]) -> None:
-    waits: dict[str, set[str]] = {p: set() for p in place.values()}
+def _assert_ordered(
+    graph: Graph, place: dict[str, str], written_in: dict[str, set[str]], controls: dict[str, tuple[str, ...]]
+) -> None:
+    """written_in: of a member of a cluster, the constants that its kernel holds; controls: what clusters wait for."""
+    waits: dict[str, set[str]] = {p: {place[c] for c in controls.get(p, ()) if c in place} for p in place.values()}
     for name, mine in place.items():
         node = graph.nodes[name]
-        before = [v.node for v in node.inputs] + list(node.controls)
+        before = [v.node for v in node.inputs if v.node not in written_in.get(name, ())] + list(node.controls)
         waits[mine] |= {place[b] for b in before if b in place and graph.nodes[b].op != "NextIteration"}
     for name, others in waits.items():
         others.discard(name)
