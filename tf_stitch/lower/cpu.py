@@ -210,10 +210,17 @@ def _accesses(nest: Nest) -> list[Access]:
 
 
 def _down(nest: Nest, native: int, target: Target) -> Schedule:
-    """Down the columns; the vectors of a step have a sum each to add to."""
-    many = sum(len(sweep.elements) for sweep in nest.sweeps) > _MANY_STATEMENTS
-    lanes = native * (1 if many else _vectors_down_columns(target))
+    """Down the columns; the vectors of a step have a sum each to add to.
+
+    The wider a step is, the more of a row is read at a time.
+    """
     columns = nest.outer[-1]
+    statements = sum(len(sweep.elements) for sweep in nest.sweeps)
+    sums = max(sum(r.sweep == n for r in nest.reductions) for n in range(len(nest.sweeps)))
+    vectors = 1 if statements > _MANY_STATEMENTS else _vectors_down_columns(target)
+    if 2 * vectors * sums <= _registers(target) // 2 and columns.coefficient % (2 * vectors * native) == 0:
+        vectors *= 2
+    lanes = native * vectors
     body = "both"
     if columns.is_static:
         while lanes > native and columns.coefficient % lanes:
