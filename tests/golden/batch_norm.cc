@@ -30,10 +30,10 @@ STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 be
 
 void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   const Call0 call = *static_cast<const Call0*>(task);
-  const i64 length = 24, blocks = (length + 4095) / 4096;
+  const i64 length = 24;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
-    const i64 row = blocks == 1 ? unit : unit / blocks;
-    const i64 begin = blocks == 1 ? 0 : unit % blocks * 4096;
+    constexpr i64 row = 0;
+    const i64 begin = unit * 4096;
     const i64 end = begin + 4096 < length ? begin + 4096 : length;
     sweep_0_0(call, row, begin, end);
   }
@@ -58,19 +58,19 @@ struct Call1 {
 };
 
 STITCH_INLINE void sweep_1_0(const Call1& call, i64 begin_row, i64 end_row) {
+  constexpr int L = 8;
+  constexpr All count;
   f32* fusedbatchnormv3_scratch_at = call.fusedbatchnormv3_scratch;
   const f32* fusedbatchnormv3_in_4_at = call.fusedbatchnormv3_in_4;
   const f32* fusedbatchnormv3_in_5_at = call.fusedbatchnormv3_in_5;
   const auto mul = splat<f32, 1>(2.0f);
-  for (i64 n = 0; n < 24; n += 8) {
-    constexpr int L = 8;
-    constexpr All count;
-    const auto fusedbatchnormv3_scratch = load<L>(fusedbatchnormv3_scratch_at + n, count);
-    const auto fusedbatchnormv3_in_4 = load<L>(fusedbatchnormv3_in_4_at + n, count);
-    const auto fusedbatchnormv3_in_5 = load<L>(fusedbatchnormv3_in_5_at + n, count);
-    for (i64 row = begin_row; row < end_row; ++row) {
-      const f32* fusedbatchnormv3_in_3_at = call.fusedbatchnormv3_in_3 + row * 24;
-      f32* mul_out_at = call.mul_out + row * 24;
+  for (i64 row = begin_row; row < end_row; ++row) {
+    const f32* fusedbatchnormv3_in_3_at = call.fusedbatchnormv3_in_3 + row * 24;
+    f32* mul_out_at = call.mul_out + row * 24;
+    for (i64 n = 0; n < 24; n += 8) {
+      const auto fusedbatchnormv3_scratch = load<L>(fusedbatchnormv3_scratch_at + n, count);
+      const auto fusedbatchnormv3_in_4 = load<L>(fusedbatchnormv3_in_4_at + n, count);
+      const auto fusedbatchnormv3_in_5 = load<L>(fusedbatchnormv3_in_5_at + n, count);
       const auto fusedbatchnormv3_in_3 = load<L>(fusedbatchnormv3_in_3_at + n, count);
       const auto fusedbatchnormv3 = fusedbatchnormv3_in_3 - fusedbatchnormv3_in_4;
       const auto fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;

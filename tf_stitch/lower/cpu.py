@@ -4,8 +4,8 @@
   SPLIT   few long rows: a task is a block of one row; the parallel loop is joined after each sweep
   BLOCKS  no reduction: a task is some blocks of the vector axis
 
-  COLUMNS no reduction, short rows: a task is some rows; it takes them a vector of columns at a time, whose
-          parameters (a bias per channel, over NHWC) stay in registers down all of its rows
+  COLUMNS no reduction, short rows: a task is some rows. Where a row is one step of the loop, its parameters (a bias
+          per channel, over NHWC) stay in registers down all of the rows; else in L1
 
   DOWN    reductions down columns, whose neighbours lie side by side: a vector of columns goes down blocks of rows;
           cut and combined as ROWS and SPLIT are
@@ -55,7 +55,7 @@ _VECTORS_OF_LONG_STEPS = {32: 4, 16: 2}  # by the number of vector registers
 _LONG_STEP = 1.0  # ns an element
 _MANY_STATEMENTS = 100
 _LONGEST_PACKED = 512
-_PACKED_BLOCK = 1024  # short, since each repeated parameter takes as much of L1 as the data
+_PACKED_BLOCK = 256  # short: repeated parameters stay in L1, while the data passes through it
 
 
 class Driver(enum.Enum):
@@ -193,7 +193,9 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target, *, adaptive: bool) -> 
         return Schedule(Driver.COLUMNS, lanes, native, "wide", max(1, _ELEMENTWISE_BLOCK // period))
     if nest.repeats:
         period = nest.repeats[0].period
-        unit = period * lanes // math.gcd(period, lanes)
+        while lanes > native and math.lcm(period, lanes) > _PACKED_BLOCK:
+            lanes //= 2
+        unit = math.lcm(period, lanes)
         return Schedule(Driver.BLOCKS, lanes, native, body, unit * max(1, _PACKED_BLOCK // unit))
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)

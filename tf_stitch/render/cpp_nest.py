@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_stitch.ir.types import DType
+from tf_stitch.ir.types import Dim, DType
 from tf_stitch.lower.cpu import Driver, Schedule, row_invariant
-from tf_stitch.lower.kernel import Accumulate, Buffer, Place, Reduction, Statement, Store, Sweep
-from tf_stitch.ops import REDUCERS
+from tf_stitch.lower.kernel import Accumulate, Buffer, Compute, Place, Reduction, Statement, Store, Sweep
+from tf_stitch.ops import REDUCERS, is_heavy
 from tf_stitch.render.c_family import STORAGE, dim, register
 from tf_stitch.render.cpp_statements import Scope, accumulator_type, pack_literal, scalar_type
 from tf_stitch.render.sharing import Form
@@ -349,14 +349,22 @@ class NestPrinter:
         n, block = self.number, self.schedule.block
         inner = " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner[:-1])
         assert not inner, "an element-wise nest has one inner axis"
+        length = self._row_length()
+        head = [f"const i64 length = {length};"]
+        where = ["constexpr i64 row = 0;", f"const i64 begin = unit * {block};"]
+        if self.nest.outer:
+            head = [f"const i64 length = {length}, blocks = (length + {block - 1}) / {block};"]
+            where = [
+                "const i64 row = blocks == 1 ? unit : unit / blocks;",
+                f"const i64 begin = blocks == 1 ? 0 : unit % blocks * {block};",
+            ]
         return [
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
             f"  const Call{self.number} call = *static_cast<const Call{self.number}*>(task);",
             *self._repeat_lines(),
-            f"  const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
+            *_indented(head),
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
-            "    const i64 row = blocks == 1 ? unit : unit / blocks;",
-            f"    const i64 begin = blocks == 1 ? 0 : unit % blocks * {block};",
+            *_indented(_indented(where)),
             f"    const i64 end = begin + {block} < length ? begin + {block} : length;",
             f"    sweep_{n}_0({self._arguments(', begin, end')});",
             "  }",
@@ -365,7 +373,10 @@ class NestPrinter:
         ]
 
     def _columns_sweep(self, sweep: Sweep) -> list[str]:
-        """All columns of some rows: what does not depend on the row stands outside of the loop over rows."""
+        """All columns of some rows: what does not depend on the row stands outside of the loop over rows.
+
+        Not where that takes many loops over the rows, each of a part of them: memory is faster end to end.
+        """
         scope = Scope(self.nest)
         invariant = row_invariant(self.nest)
 
@@ -377,18 +388,19 @@ class NestPrinter:
         head = scope.pointers([*fixed[0], *fixed[1]]) + [line for s in fixed[0] for line in scope.scalar(s)]
         columns = [line for s in fixed[1] for line in scope.vector(s)]
         rows = scope.pointers([*moving[0], *moving[1]]) + [line for s in moving[0] for line in scope.scalar(s)]
-        rows += [line for s in moving[1] for line in scope.vector(s)]
+        elements = [line for s in moving[1] for line in scope.vector(s)]
+        along = f"for (i64 n = 0; n < {self._row_length()}; n += {self.schedule.lanes}) {{"
+        down = "for (i64 row = begin_row; row < end_row; ++row) {"
+        heavy = any(isinstance(s, Compute) and is_heavy(s.function) for s in fixed[1])
+        if heavy or self.nest.inner[-1] == Dim(self.schedule.lanes):
+            loops = [along, *_indented(columns), "  " + down, *_indented(_indented([*rows, *elements]))]
+        else:
+            loops = [down, *_indented(rows), "  " + along, *_indented(_indented([*columns, *elements]))]
         return [
             f"STITCH_INLINE void sweep_{self.number}_0(const Call{self.number}& call, i64 begin_row, i64 end_row) {{",
-            *("  " + line for line in head),
-            f"  for (i64 n = 0; n < {self._row_length()}; n += {self.schedule.lanes}) {{",
-            f"    constexpr int L = {self.schedule.lanes};",
-            "    constexpr All count;",
-            *("    " + line for line in columns),
-            "    for (i64 row = begin_row; row < end_row; ++row) {",
-            *("      " + line for line in rows),
-            "    }",
-            "  }",
+            f"  constexpr int L = {self.schedule.lanes};",
+            "  constexpr All count;",
+            *_indented([*head, *loops, "  }", "}"]),
             "}",
             "",
         ]
@@ -434,6 +446,10 @@ class NestPrinter:
             f"host->parallel_for(host->context, {self._rows()} * blocks, "
             f"i64({self.nest.nanoseconds:.2f} * f64(unit)) + 2, blocks_{n}, &call);",
         ]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["  " + line for line in lines]
 
 
 def _pointer(buffer: Buffer) -> str:
