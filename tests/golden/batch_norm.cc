@@ -1,5 +1,6 @@
 // batch_norm: f32[d0, d1, 7, 24]
 #include "prelude/cpu/core.h"
+#include "prelude/cpu/launch.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;
@@ -39,11 +40,11 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-void launch_0(Call0& call) {
-  const StitchHost* host = call.host;
+__attribute__((noinline)) Loop loop_0(Call0& call) {
   const i64 length = 24, blocks = (length + 4095) / 4096;
   const i64 unit = length < 4096 ? length : 4096;
-  host->parallel_for(host->context, 1 * blocks, i64(0.44 * f64(unit)) + 2, blocks_0, &call);
+  const i64 cost = i64(0.44 * f64(unit)) + 2;
+  return {1 * blocks, cost, blocks_0, &call};
 }
 
 struct Call1 {
@@ -91,9 +92,8 @@ void blocks_1(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-void launch_1(Call1& call) {
-  const StitchHost* host = call.host;
-  host->parallel_for(host->context, ((7 * call.d0 * call.d1) + 169) / 170, 1430, blocks_1, &call);
+__attribute__((noinline)) Loop loop_1(Call1& call) {
+  return {((7 * call.d0 * call.d1) + 169) / 170, 1430, blocks_1, &call};
 }
 
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
@@ -107,8 +107,10 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;
   call_0.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
   call_1.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
-  launch_0(call_0);
-  launch_1(call_1);
+  const Loop loops_0[] = {loop_0(call_0)};
+  launch(host, loops_0);
+  const Loop loops_1[] = {loop_1(call_1)};
+  launch(host, loops_1);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

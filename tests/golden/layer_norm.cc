@@ -1,5 +1,6 @@
 // layer_norm: f32[d0, d1]
 #include "prelude/cpu/core.h"
+#include "prelude/cpu/launch.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;

@@ -1,5 +1,6 @@
 // masked_softmax: f32[d0, 3, d2, d1]
 #include "prelude/cpu/core.h"
+#include "prelude/cpu/launch.h"
 #include "prelude/cpu/loop.h"
 #include "prelude/cpu/math_exp.h"
 #include "abi.h"

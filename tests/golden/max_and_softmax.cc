@@ -1,5 +1,6 @@
 // max_and_softmax: f32[d0], f32[d0, d1]
 #include "prelude/cpu/core.h"
+#include "prelude/cpu/launch.h"
 #include "prelude/cpu/loop.h"
 #include "prelude/cpu/math_exp.h"
 #include "abi.h"

@@ -1,5 +1,6 @@
 // split_heads: f32[d0, 4, 16, 8]
 #include "prelude/cpu/core.h"
+#include "prelude/cpu/launch.h"
 #include "prelude/cpu/loop.h"
 #include "abi.h"
 using namespace stitch;
@@ -44,17 +45,18 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
   }
 }
 
-void launch_0(Call0& call) {
-  const StitchHost* host = call.host;
+__attribute__((noinline)) Loop loop_0(Call0& call) {
   const i64 length = 8, blocks = (length + 4095) / 4096;
   const i64 unit = length < 4096 ? length : 4096;
-  host->parallel_for(host->context, call.d0 * 4 * 16 * blocks, i64(0.19 * f64(unit)) + 2, blocks_0, &call);
+  const i64 cost = i64(0.19 * f64(unit)) + 2;
+  return {call.d0 * 4 * 16 * blocks, cost, blocks_0, &call};
 }
 
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
   Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, host};
-  launch_0(call_0);
+  const Loop loops_0[] = {loop_0(call_0)};
+  launch(host, loops_0);
 }
 
 int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {

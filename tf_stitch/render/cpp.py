@@ -7,7 +7,7 @@ For a layer norm over rows of 768 it prints, in this order:
     sweep_0_0 ...   one pass over [begin, end) of a row: loads, arithmetic, stores, accumulators
     finish_0        scalars and stores after the last pass
     rows_0          the task: some rows, each swept as often as need be
-    launch_0        the parallel loop
+    loop_0          the parallel loop; launch_0 where a nest is more than one
     run, shape      the two entry points of abi.h
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from tf_stitch.lower.cpu import Driver, Schedule
 from tf_stitch.lower.kernel import Buffer, Kernel, Place
+from tf_stitch.lower.launches import launches
 from tf_stitch.render.c_family import STORAGE, dim, headers
 from tf_stitch.render.cpp_down import DownPrinter
 from tf_stitch.render.cpp_nest import NestPrinter
@@ -55,7 +56,7 @@ def _printers(forms: Sequence[Form], uses: Sequence[Use], schedules: Sequence[Sc
 def _preamble(kernel: Kernel, down: bool) -> list[str]:
     statements = [s for nest in kernel.nests for part in (*nest.sweeps,) for s in (*part.row, *part.elements)]
     statements += [s for nest in kernel.nests for s in nest.finish]
-    includes = ["core.h", "loop.h", *(["down.h"] if down else []), *headers(statements)]
+    includes = ["core.h", "launch.h", "loop.h", *(["down.h"] if down else []), *headers(statements)]
     return [
         f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
         *(f'#include "prelude/cpu/{name}"' for name in includes),
@@ -93,9 +94,13 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
                 if b.place is Place.SCRATCH:
                     pointer = f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + {b.name}_offset)"
                     lines.append(f"  call_{number}.{field.name} = {pointer};")
-    for number, (printer, use) in enumerate(nests):
-        if number + 1 < len(nests) and schedules[number + 1].joined:
-            continue  # the next launches both
+    for together in launches(kernel, schedules):
+        number = together[-1]  # of a nest that is joined with the one before: it launches both
+        printer, use = nests[number]
+        if printer.is_plain:
+            loops = ", ".join(f"loop_{nests[n][1].form}(call_{n})" for n in together)
+            lines += [f"  const Loop loops_{number}[] = {{{loops}}};", f"  launch(host, loops_{number});"]
+            continue
         arguments = [f"call_{number}"]
         if printer.needs_memory:
             arguments.append(f"shared + own_{number}_offset")

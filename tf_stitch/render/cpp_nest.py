@@ -7,6 +7,7 @@ import numpy as np
 from tf_stitch.ir.types import Dim, DType
 from tf_stitch.lower.cpu import Driver, Schedule, row_invariant
 from tf_stitch.lower.kernel import Accumulate, Buffer, Compute, Place, Reduction, Statement, Store, Sweep
+from tf_stitch.lower.launches import PLAIN
 from tf_stitch.ops import REDUCERS, is_heavy
 from tf_stitch.render.c_family import STORAGE, dim, register
 from tf_stitch.render.cpp_statements import Scope, accumulator_type, pack_literal, scalar_type
@@ -23,6 +24,11 @@ class NestPrinter:
         self.form = form
         self.nest = form.nest
         self.schedule = schedule
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is a function `loop`, in the place of `launch`."""
+        return self.schedule.driver in PLAIN
 
     @property
     def may_split(self) -> bool:
@@ -286,6 +292,10 @@ class NestPrinter:
         ]
 
     def _launch(self) -> list[str]:
+        if self.is_plain:
+            call = f"Call{self.number}& call"
+            lines = self._loop()
+            return [f"__attribute__((noinline)) Loop loop_{self.number}({call}) {{", *_indented(lines), "}", ""]
         memory = ", char* own" if self.needs_memory else ""
         return [
             f"void launch_{self.number}(Call{self.number}& call{memory}) {{",
@@ -298,16 +308,14 @@ class NestPrinter:
     def _rows(self) -> str:
         return " * ".join(f"{dim(d, 'call.')}" for d in self.nest.outer) or "1"
 
-    def _launches(self) -> list[str]:
-        n = self.number
-        if not self.nest.reductions:
-            return self._launch_blocks()
+    def _row_cost(self) -> str:
         whole = " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner)
-        cost = f"i64({self.nest.nanoseconds:.2f} * f64({whole})) + 5"
-        plain = f"host->parallel_for(host->context, {self._rows()}, {cost}, rows_{n}, &call);"
-        if not self.may_split:
-            return [plain]
-        block = self.schedule.block
+        return f"i64({self.nest.nanoseconds:.2f} * f64({whole})) + 5"
+
+    def _launches(self) -> list[str]:
+        """Of rows that may be split."""
+        n, block = self.number, self.schedule.block
+        plain = f"host->parallel_for(host->context, {self._rows()}, {self._row_cost()}, rows_{n}, &call);"
         lines = [
             f"if (!splits_{n}(call)) {{",
             "  " + plain,
@@ -434,17 +442,19 @@ class NestPrinter:
             offset += -(-size // 64) * 64
         return lines
 
-    def _launch_blocks(self) -> list[str]:
+    def _loop(self) -> list[str]:
         n, block = self.number, self.schedule.block
+        if self.nest.reductions:
+            return [f"return {{{self._rows()}, {self._row_cost()}, rows_{n}, &call}};"]
         if self.schedule.driver is Driver.COLUMNS:
             units = f"({self._rows()} + {block - 1}) / {block}"
             cost = round(self.nest.nanoseconds * block * self.nest.inner[0].coefficient) + 2
-            return [f"host->parallel_for(host->context, {units}, {cost}, blocks_{n}, &call);"]
+            return [f"return {{{units}, {cost}, blocks_{n}, &call}};"]
         return [
             f"const i64 length = {self._row_length()}, blocks = (length + {block - 1}) / {block};",
             f"const i64 unit = length < {block} ? length : {block};",
-            f"host->parallel_for(host->context, {self._rows()} * blocks, "
-            f"i64({self.nest.nanoseconds:.2f} * f64(unit)) + 2, blocks_{n}, &call);",
+            f"const i64 cost = i64({self.nest.nanoseconds:.2f} * f64(unit)) + 2;",
+            f"return {{{self._rows()} * blocks, cost, blocks_{n}, &call}};",
         ]
 
 
