@@ -94,8 +94,8 @@ def test_symbols_are_bound_and_divided() -> None:
 
 def test_reads_outside_a_buffer_are_faults() -> None:
     for kernel in (
-        with_access(softmax(), Load, Place.INPUT, offset=1),
-        with_access(softmax(), Load, Place.INPUT, offset=-1),
+        with_access(softmax(), Load, Place.INPUT, offset=(Dim(1),)),
+        with_access(softmax(), Load, Place.INPUT, offset=(Dim(-1),)),
         with_access(softmax(), Load, Place.INPUT, strides=(Dim(8), ONE)),
     ):
         with pytest.raises(Fault, match="outside of 21 elements"):

@@ -304,3 +304,21 @@ def test_vectors_fit_dtypes(dtype: DType, narrow: int) -> None:
     reducer = "all" if dtype is DType.BOOL else "max"
     _, (made,) = scheduled(lambda b: [b.reduce(reducer, b.input(TensorType(dtype, shape_of("B", "N"))), [1])])
     assert made.narrow == narrow
+
+
+def test_where_a_slice_begins_is_a_sum_of_dims() -> None:
+    def build(b: BodyBuilder) -> list[int]:
+        x = b.input(f32(4, "B", 8))
+        piece = b.slice(x, (1, 0, 2), shape_of(2, "B", 5))
+        return [b.apply("mul", b.apply("exp", piece), b.constant(2.0, DType.F32))]
+
+    check(build, """\
+        nest 0: for 2*B, for each 5
+          sweep 0, for each row
+            v_2 = 2.0 : f32
+          sweep 0, for each element
+            v_in = load input v_in[8, 1] + 2 + 8*B : f32
+            v = exp v_in : f32
+            v_3 = mul v v_2 : f32
+            store output v_out[5, 1] <- v_3
+        """)  # fmt: skip

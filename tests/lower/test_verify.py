@@ -80,8 +80,8 @@ BROKEN: list[tuple[str, Callable[[], Kernel], str]] = [
         Compute("both", DType.F32, "add", ("one", "two")))), "one dtype"),
     ("too few operands", lambda: with_sweep(softmax(), 0, row=first(
         Literal("one", DType.F32, bytes(4)), Compute("both", DType.F32, "add", ("one",)))), "2 operands"),
-    ("before the buffer", lambda: with_access(softmax(), Load, Place.INPUT, offset=-1), "-1 to"),
-    ("behind the buffer", lambda: with_access(softmax(), Load, Place.INPUT, offset=1), "of 1 elements"),
+    ("before the buffer", lambda: with_access(softmax(), Load, Place.INPUT, offset=(Dim(-1),)), "-1 to"),
+    ("behind the buffer", lambda: with_access(softmax(), Load, Place.INPUT, offset=(Dim(1),)), "of 1 elements"),
     ("a stride too long", lambda: with_access(softmax(), Load, Place.INPUT, strides=(N, Dim(2))), "elements"),
     ("a stride too few", lambda: with_access(softmax(), Load, Place.INPUT, strides=(ONE,)), "a stride for each axis"),
     ("stored over", lambda: with_access(softmax(), Store, Place.OUTPUT, strides=(ONE, ONE)), "stored once"),

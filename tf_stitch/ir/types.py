@@ -156,6 +156,14 @@ def product(dims: Iterable[Dim]) -> Dim:
     return result
 
 
+def terms_of(dims: Iterable[Dim]) -> tuple[Dim, ...]:
+    """The sum of `dims`, as one term for each product of symbols. None is zero, so equal sums have equal terms."""
+    counts: dict[tuple[str, ...], int] = {}
+    for dim in dims:
+        counts[dim.symbols] = counts.get(dim.symbols, 0) + dim.coefficient
+    return tuple(sorted((Dim(n, s) for s, n in counts.items() if n), key=lambda d: (len(d.symbols), d.symbols)))
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A dtype and a shape; `shape` is None where not even the rank is known."""

@@ -30,7 +30,7 @@ from tf_stitch.ir.body import (
     Slice,
     Transpose,
 )
-from tf_stitch.ir.types import ONE, Dim, Shape, TensorType, product
+from tf_stitch.ir.types import ONE, Dim, Shape, TensorType, product, terms_of
 from tf_stitch.lower.dims import solve_symbols
 from tf_stitch.lower.forwarding import forwards
 from tf_stitch.lower.kernel import (
@@ -122,12 +122,9 @@ def _memory_strides(shape: Shape) -> list[Dim]:
 
 def _access(buffer: Buffer, shape: Shape, index_map: IndexMap, axes: Sequence[Axis]) -> Access:
     strides = {axis.identity: _ZERO for axis in axes}
-    offset = 0
+    offset: list[Dim] = []
     for index, memory in zip(index_map, _memory_strides(shape), strict=True):
-        if index.offset:
-            if not memory.is_static:
-                raise Unsupported(Reason.UNKNOWN_DIM, "a slice across an axis of unknown stride")
-            offset += index.offset * memory.coefficient
+        offset.append(Dim(index.offset) * memory)
         for axis, stride in index.terms:
             step = stride * memory
             if strides[axis] != _ZERO:
@@ -135,7 +132,7 @@ def _access(buffer: Buffer, shape: Shape, index_map: IndexMap, axes: Sequence[Ax
                     raise Unsupported(Reason.SCHEME, "a diagonal of unknown dims")
                 step = Dim(step.coefficient + strides[axis].coefficient)
             strides[axis] = step
-    return Access(buffer, tuple(strides[axis.identity] for axis in axes), offset)
+    return Access(buffer, tuple(strides[axis.identity] for axis in axes), terms_of(offset))
 
 
 # -- nests -----------------------------------------------------------------------------------------------------

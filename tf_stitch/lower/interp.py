@@ -210,7 +210,7 @@ class _Run:
     def _offsets(self, access: Access, inner: list[Array]) -> tuple[Array, ...]:
         """Where an access is, for each row and element: an index array for each axis of its memory."""
         count = inner[0].shape[1] if inner else 1
-        offsets = np.full((self.rows, count), access.offset, np.int64)
+        offsets = np.full((self.rows, count), access.offset_at(self.symbols), np.int64)
         for coordinate, stride in zip(self.outer + inner, access.strides, strict=True):
             offsets = offsets + coordinate * stride.evaluate(self.symbols)
         of_row = np.reshape(np.arange(self.rows), (-1, 1))
@@ -219,6 +219,6 @@ class _Run:
     def _filled(self, repeat: Repeat) -> _Memory:
         """A tile as long as a row, of `period` elements again and again."""
         count = min(repeat.period, self.rows * self.length)  # none, where no task fills it
-        period = self._memory(repeat.source).read((repeat.source.offset + np.arange(count),))
+        period = self._memory(repeat.source).read((repeat.source.offset_at(self.symbols) + np.arange(count),))
         content = np.resize(period, (1, self.length)).repeat(self.rows, axis=0)
         return _Memory(repeat.tile.name, content, written=True)

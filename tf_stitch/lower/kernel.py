@@ -13,7 +13,7 @@ A name is assigned once within a nest. A name assigned in `row` is a scalar, one
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.types import ONE, Dim, DType, TensorType
@@ -43,11 +43,19 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Element `offset + sum(coordinate * stride)` of a buffer; one stride per axis of the nest, outer axes first."""
+    """Element `sum(offset) + sum(coordinate * stride)` of a buffer.
+
+    strides: one per axis of the nest, outer axes first.
+    offset: the terms of a sum (`ir.types.terms_of`); none where it is 0.
+    """
 
     buffer: Buffer
     strides: tuple[Dim, ...]
-    offset: int = 0
+    offset: tuple[Dim, ...] = ()
+
+    def offset_at(self, symbols: Mapping[str, int]) -> int:
+        """The offset for these values of the symbols."""
+        return sum(term.evaluate(symbols) for term in self.offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def _accumulator(reduction: Reduction) -> str:
 
 def _access(access: Access) -> str:
     place = "" if access.buffer.place is Place.TILE else f"{access.buffer.place.value} "
-    offset = f" + {access.offset}" if access.offset else ""
+    offset = "".join(f" + {term}" for term in access.offset)
     return f"{place}{access.buffer.name}[{', '.join(map(str, access.strides))}]{offset}"
 
 

@@ -309,7 +309,7 @@ class _Sample:
                 self._verify_cover(nest, s)
         for repeat in nest.repeats:
             size = repeat.source.buffer.size.evaluate(self.symbols)
-            inside = 0 <= repeat.source.offset <= size - repeat.period
+            inside = 0 <= repeat.source.offset_at(self.symbols) <= size - repeat.period
             check(inside, f"{repeat}: inside of {size} elements")
 
     def _extents(self, nest: Nest) -> list[int]:
@@ -318,9 +318,10 @@ class _Sample:
     def _verify_bounds(self, access: Access, extents: Sequence[int], s: Statement) -> None:
         repeated = access.buffer.place is Place.TILE and access.buffer.size == ONE
         size = math.prod(extents) if repeated else access.buffer.size.evaluate(self.symbols)
+        offset = access.offset_at(self.symbols)
         reach = [(e - 1) * d.evaluate(self.symbols) for e, d in zip(extents, access.strides, strict=True)]
-        first = access.offset + sum(r for r in reach if r < 0)
-        last = access.offset + sum(r for r in reach if r > 0)
+        first = offset + sum(r for r in reach if r < 0)
+        last = offset + sum(r for r in reach if r > 0)
         check(first >= 0 and last < size, f"{s}: {first} to {last} of {size} elements")
 
     def _verify_cover(self, nest: Nest, s: Store) -> None:
@@ -337,7 +338,7 @@ class _Sample:
         """Of an access, of shape [rows, elements of a row]."""
         extents = self._extents(nest)
         rows = math.prod(extents[: len(nest.outer)])
-        offsets = np.full(extents, access.offset, np.int64)
+        offsets = np.full(extents, access.offset_at(self.symbols), np.int64)
         for coordinate, stride in zip(np.indices(extents, np.int64, sparse=True), access.strides, strict=True):
             offsets = offsets + coordinate * stride.evaluate(self.symbols)
         return np.reshape(offsets, (rows, -1))

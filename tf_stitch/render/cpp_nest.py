@@ -436,7 +436,7 @@ class NestPrinter:
         offset = 0
         for r, size in zip(self.nest.repeats, sizes, strict=True):
             type_ = STORAGE[r.tile.dtype]
-            base = f"call.{r.source.buffer.name}" + (f" + {r.source.offset}" if r.source.offset else "")
+            base = f"call.{r.source.buffer.name}" + "".join(f" + {dim(term, 'call.')}" for term in r.source.offset)
             lines.append(f"  auto* {r.tile.name} = reinterpret_cast<{type_}*>(tiles + {offset});")
             lines.append(f"  repeat({r.tile.name}, {base}, {r.period}, {self.schedule.block});")
             offset += -(-size // 64) * 64

@@ -77,8 +77,7 @@ class Scope:
                 continue
             coordinate = "row" if len(outer) == 1 else f"o{axis}"
             parts.append(coordinate if stride.is_one else f"{coordinate} * {dim(stride, 'call.')}")
-        if access.offset:
-            parts.append(str(access.offset))
+        parts += [dim(term, "call.") for term in access.offset]
         return "".join(f" + {p}" for p in parts)
 
     def _inner_offset(self, access: Access) -> str:

@@ -115,8 +115,8 @@ class _Numbering:
         return Dim(dim.coefficient, tuple(sorted(f"s{self.symbols.index(s)}" for s in dim.symbols)))
 
     def access(self, access: Access, tiles: Mapping[Buffer, Buffer]) -> Access:
-        strides = tuple(map(self.dim, access.strides))
-        return replace(access, strides=strides, buffer=tiles.get(access.buffer) or self.buffer(access.buffer))
+        buffer = tiles.get(access.buffer) or self.buffer(access.buffer)
+        return Access(buffer, tuple(map(self.dim, access.strides)), tuple(map(self.dim, access.offset)))
 
     def buffer(self, buffer: Buffer) -> Buffer:
         if buffer not in self.buffers:
