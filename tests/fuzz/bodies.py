@@ -322,6 +322,28 @@ def _slice(draw: Draw, program: Program) -> None:
     program.add(program.builder.slice(value, begins, tuple(sizes), steps), program.bits[value])
 
 
+def _concat(draw: Draw, program: Program) -> None:
+    value = _pick(draw, program)
+    if value is None or not program.builder.shape(value):
+        return
+    b = program.builder
+    axis = draw(st.integers(0, len(b.shape(value)) - 1))
+
+    def fits(other: int) -> bool:
+        mine, theirs = b.shape(value), b.shape(other)
+        return b.dtype(other) is b.dtype(value) and mine[:axis] + mine[axis + 1 :] == theirs[:axis] + theirs[axis + 1 :]
+
+    alike = [v for v in program.values if len(b.shape(v)) == len(b.shape(value)) and fits(v)]
+    pieces = [value, *(draw(st.sampled_from(alike)) for _ in range(draw(st.integers(0, 2))))]
+    if draw(st.booleans()):
+        dims = list(b.shape(value))
+        if dims[axis].is_static:
+            dims[axis] = Dim(draw(st.sampled_from(STATIC)))
+        pieces.append(_input(program, TensorType(b.dtype(value), tuple(dims))))
+    whole = b.concat(draw(st.permutations(pieces)), axis)
+    program.add(whole, max(program.bits[p] for p in pieces))
+
+
 def _broadcast(draw: Draw, program: Program) -> None:
     value = _pick(draw, program)
     if value is None:
@@ -368,5 +390,5 @@ def _centred(draw: Draw, program: Program) -> None:
 
 _GROWTHS = (
     _keeping, _smooth, _binary, _binary, _binary, _compare, _logic, _select, _reduce, _reduce, _reduce, _transpose,
-    _reshape, _reshape, _slice, _broadcast, _cast, _softmax, _centred, _centred,
+    _reshape, _reshape, _slice, _concat, _broadcast, _cast, _softmax, _centred, _centred,
 )  # fmt: skip

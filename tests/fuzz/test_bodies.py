@@ -71,6 +71,9 @@ def test_passes_over_bodies_keep_what_they_compute(case: Case) -> None:
     verify_body(ordered, FUNCTIONS, REDUCERS)
     inputs = [case.inputs[i] if t else None for i, t in zip(found.inputs, ordered.inputs, strict=True)]
     wanted = _evaluated(body, case)
+    if not wanted:
+        event("guarded")
+        return
     assert_alike(_evaluated(ordered, replace(case, inputs=inputs)), [wanted[i] for i in found.outputs], body)
     assert canonical_order(ordered).body == ordered
 

@@ -73,8 +73,9 @@ def _arguments(sample: Sample, operands: list[Any]) -> dict[str, Any]:
     definition = op_def_registry.get(sample.op)
     arguments: dict[str, Any] = {}
     left = list(operands)
-    for argument in definition.input_arg:
-        arguments[argument.name] = list(left) if argument.number_attr else left.pop(0)
+    for behind, argument in zip(range(len(definition.input_arg) - 1, -1, -1), definition.input_arg, strict=True):
+        count = len(left) - behind
+        arguments[argument.name] = [left.pop(0) for _ in range(count)] if argument.number_attr else left.pop(0)
     for attribute in definition.attr:
         if attribute.HasField("default_value") and not _is_inferred(definition, attribute.name):
             kind = attribute.default_value.WhichOneof("value")

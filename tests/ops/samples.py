@@ -443,6 +443,33 @@ def _unpack(op: str, dtype: DType) -> Iterator[Sample]:
         yield Sample(op, (draw(dtype, shape),), {"axis": axis, "num": shape[axis]})
 
 
+def _concat(op: str, dtype: DType) -> Iterator[Sample]:
+    for shapes, axis in [
+        ([(3,), (5,)], 0),
+        ([(2, 3), (2, 5), (2, 1)], -1),
+        ([(2, 3), (4, 3)], 0),
+        ([(2, 1, 3), (2, 4, 3)], 1),
+        ([(2, 0), (2, 3), (2, 0)], 1),
+        ([(0, 2), (0, 2)], 0),
+        ([(0, 2), (0, 3)], 1),
+        ([(3, 3)] * 5, -2),
+    ]:
+        values = tuple(draw(dtype, shape, key=(op, i)) for i, shape in enumerate(shapes))
+        yield Sample(op, (*values, np.array(axis, np.int32)))
+
+
+def _pack(op: str, dtype: DType) -> Iterator[Sample]:
+    for count, shape, axis in [
+        (1, (3,), 0),
+        (2, (3,), 1),
+        (3, (), 0),
+        (4, (2, 3), -1),
+        (2, (2, 3), -2),
+        (2, (0, 3), 0),
+    ]:
+        yield Sample(op, tuple(draw(dtype, shape, key=(op, i)) for i in range(count)), {"axis": axis})
+
+
 # -- composites --------------------------------------------------------------------------------------------
 
 
@@ -556,6 +583,8 @@ TABLE: dict[str, Generate] = {
     "Split": _split,
     "SplitV": _split_v,
     "Unpack": _unpack,
+    "ConcatV2": _concat,
+    "Pack": _pack,
     "BiasAdd": _bias_add,
     "BiasAddV1": _bias_add,
     "Softmax": _softmax,

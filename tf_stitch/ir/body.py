@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
+from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,6 +85,13 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Concat:
+    """The operands, one behind another along `axis`."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce:
     """`function` (a name in `ops.REDUCERS`) over `axes`, which stay as dims of 1."""
 
@@ -92,7 +99,7 @@ class Reduce:
     axes: tuple[int, ...]
 
 
-Op = Input | Constant | Extent | Elementwise | Broadcast | Reshape | Transpose | Slice | Reduce
+Op = Input | Constant | Extent | Elementwise | Broadcast | Reshape | Transpose | Slice | Concat | Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +366,29 @@ class BodyBuilder:
         if all(b == 0 and s == 1 for b, s in zip(begin, steps, strict=True)) and sizes == shape:
             return value
         return self._add(Slice(tuple(begin), steps), (value,), TensorType(self.dtype(value), sizes))
+
+    def concat(self, values: Sequence[int], axis: int) -> int:
+        """The values one behind another along `axis`; they have one rank, and join each other's other dims.
+
+        Raises:
+          Unsupported: where the extent along `axis` is no product of dims.
+        """
+        dims = list(self.shape(values[0]))
+        for value in values[1:]:
+            shape = self.shape(value)
+            if len(shape) != len(dims):
+                raise Unsupported(Reason.UNSUPPORTED_OP, "a concatenation of different ranks")
+            for other, theirs in enumerate(shape):
+                if other != axis:
+                    dims[other] = self.join(dims[other], theirs, "a concatenation")
+        values = [v for v in values if self.shape(v)[axis] != Dim(0)] or values[:1]
+        if len(values) == 1:
+            return values[0]
+        terms = terms_of(self.shape(v)[axis] for v in values)
+        if len(terms) != 1:
+            raise Unsupported(Reason.UNKNOWN_DIM, f"a concatenation of {' + '.join(map(str, terms))} along an axis")
+        dims[axis] = terms[0]
+        return self._add(Concat(axis), tuple(values), TensorType(self.dtype(values[0]), tuple(dims)))
 
     def reduce(self, function: str, value: int, axes: Sequence[int], keep_dims: bool = False) -> int:
         """A reduction; f16 and bf16 accumulate in f32 and are rounded once, at the end.

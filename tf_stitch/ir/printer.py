@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tf_stitch.ir.body import (
     Broadcast,
+    Concat,
     Constant,
     Elementwise,
     Extent,
@@ -49,6 +50,8 @@ def _right_hand(step: Step) -> str:
             return f"transpose {operands} by {_numbers(permutation)}"
         case Slice(begin, steps):
             return f"slice {operands} from {_numbers(begin)} step {_numbers(steps)}"
+        case Concat(axis):
+            return f"concat {operands} along {axis}"
         case Reduce(function, axes):
             return f"{function} {operands} over {_numbers(axes)}"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.body import (
     Broadcast,
+    Concat,
     Constant,
     Elementwise,
     Extent,
@@ -15,7 +16,7 @@ from tf_stitch.ir.body import (
     Slice,
     Transpose,
 )
-from tf_stitch.ir.types import NUMBERS, ONE, Dim, DType, product
+from tf_stitch.ir.types import NUMBERS, ONE, Dim, DType, product, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,8 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
         case Reduce(function, axes):
             _check(function in reducers, f"{function} is in the table of reducers")
             _verify_reduce(step, operands, axes, reducers[function])
+        case Concat(axis):
+            _verify_concat(step, operands, axis)
         case Broadcast() | Reshape() | Transpose() | Slice():
             _check(len(operands) == 1, "a movement reads one step")
             _check(operands[0].dtype is step.type.dtype, "a movement keeps the dtype")
@@ -130,6 +133,17 @@ def _verify_reduce(step: Step, operands: list[TensorType], axes: tuple[int, ...]
     _check(all(0 <= a < rank for a in axes), "axes are within the rank")
     kept = tuple(ONE if a in axes else d for a, d in enumerate(operand.dims))
     _check(step.type.shape == kept, "reduced axes stay as dims of 1")
+
+
+def _verify_concat(step: Step, operands: list[TensorType], axis: int) -> None:
+    _check(len(operands) > 1, "a concatenation reads several steps")
+    _check(all(o.dtype is step.type.dtype for o in operands), "a concatenation keeps the dtype")
+    dims = step.type.dims
+    _check(0 <= axis < len(dims), "the axis is within the rank")
+    _check(all(len(o.dims) == len(dims) for o in operands), "a concatenation keeps the rank")
+    kept = all(o.dims[a] == d for o in operands for a, d in enumerate(dims) if a != axis)
+    _check(kept, "a concatenation keeps the other dims")
+    _check(terms_of(o.dims[axis] for o in operands) == terms_of([dims[axis]]), "a concatenation is its operands long")
 
 
 def _verify_movement(body: Body, step: Step, operand: TensorType) -> None:

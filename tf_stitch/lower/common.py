@@ -30,7 +30,7 @@ from tf_stitch.ir.body import (
     Slice,
     Transpose,
 )
-from tf_stitch.ir.types import ONE, Dim, Shape, TensorType, product, terms_of
+from tf_stitch.ir.types import ONE, Dim, TensorType, product, terms_of
 from tf_stitch.lower.dims import solve_symbols
 from tf_stitch.lower.forwarding import forwards
 from tf_stitch.lower.kernel import (
@@ -55,6 +55,7 @@ from tf_stitch.lower.kernel import (
 from tf_stitch.lower.names import Names
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import Axis, IndexMap
+from tf_stitch.plan.pieces import memory_strides, pieces_of
 from tf_stitch.plan.plan import Group, StitchPlan
 
 _ZERO = Dim(0)
@@ -70,10 +71,9 @@ def lower(plan: StitchPlan, name: str) -> Kernel:
     symbols, guards = solve_symbols(body)
     buffers = _buffers(plan)
     nests = tuple(_Nester(plan, group, buffers).nest() for group in plan.groups)
-    scratch = tuple(b for places in buffers.stored.values() for b in places if b.place is Place.SCRATCH)
     outputs = tuple(body.steps[o].type for o in body.outputs)
     bounds = tuple(Bound(small, large, f"{small} is at most {large}") for small, large in body.requires)
-    kernel = Kernel(name, body.inputs, outputs, symbols, guards, scratch, nests, (), bounds)
+    kernel = Kernel(name, body.inputs, outputs, symbols, guards, buffers.scratch, nests, (), bounds)
     return replace(kernel, forwards=forwards(kernel))
 
 
@@ -85,45 +85,55 @@ class _Buffers:
     """Where steps live in memory.
 
     loaded: what a group reads an input, or an earlier group's step, from.
-    stored: where a step is written: scratch, and each output that it is.
+    stored: where a step is written: scratch, each output that it is, and each concatenation that it is a piece of.
     """
 
-    loaded: dict[int, Buffer]
-    stored: dict[int, list[Buffer]]
+    loaded: dict[int, _Home]
+    stored: dict[int, list[_Home]]
+    scratch: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Memory of a step: a buffer, or the part of one that begins at `offset`. strides: one for each axis."""
+
+    buffer: Buffer
+    strides: tuple[Dim, ...]
+    offset: tuple[Dim, ...] = ()
 
 
 def _buffers(plan: StitchPlan) -> _Buffers:
     body, names = plan.body, Names()
-    loaded: dict[int, Buffer] = {}
-    stored: dict[int, list[Buffer]] = {}
+    inputs: dict[int, _Home] = {}
+    whole: dict[int, _Home] = {}
+    stored: dict[int, list[_Home]] = {}
 
-    def buffer(place: Place, number: int, index: int, role: str) -> Buffer:
+    def home(place: Place, number: int, index: int, role: str) -> _Home:
         step = body.steps[index]
-        return Buffer(place, number, names.fresh(step.origin, role), step.type.dtype, step.type.size)
+        buffer = Buffer(place, number, names.fresh(step.origin, role), step.type.dtype, step.type.size)
+        return _Home(buffer, memory_strides(step.type.dims))
+
+    def keep(place: Place, number: int, index: int, role: str) -> Buffer:
+        kept = home(place, number, index, role)
+        whole.setdefault(index, kept)
+        for piece in pieces_of(body, index):
+            stored.setdefault(piece.step, []).append(_Home(kept.buffer, piece.strides, piece.offset))
+        return kept.buffer
 
     for index, step in enumerate(body.steps):
         if isinstance(step.op, Input):
-            loaded[index] = buffer(Place.INPUT, step.op.index, index, "in")
+            inputs[index] = home(Place.INPUT, step.op.index, index, "in")
     for number, index in enumerate(body.outputs):
-        stored.setdefault(index, []).append(buffer(Place.OUTPUT, number, index, "out"))
-    for number, index in enumerate(plan.scratch):
-        stored.setdefault(index, []).append(buffer(Place.SCRATCH, number, index, "scratch"))
-    return _Buffers({index: places[0] for index, places in stored.items()} | loaded, stored)
+        keep(Place.OUTPUT, number, index, "out")
+    scratch = tuple(keep(Place.SCRATCH, number, index, "scratch") for number, index in enumerate(plan.scratch))
+    pieces = {index: places[0] for index, places in stored.items()}
+    return _Buffers(pieces | whole | inputs, stored, scratch)
 
 
-def _memory_strides(shape: Shape) -> list[Dim]:
-    strides: list[Dim] = []
-    stride = ONE
-    for dim in reversed(shape):
-        strides.append(stride)
-        stride = stride * dim
-    return strides[::-1]
-
-
-def _access(buffer: Buffer, shape: Shape, index_map: IndexMap, axes: Sequence[Axis]) -> Access:
+def _access(home: _Home, index_map: IndexMap, axes: Sequence[Axis]) -> Access:
     strides = {axis.identity: _ZERO for axis in axes}
-    offset: list[Dim] = []
-    for index, memory in zip(index_map, _memory_strides(shape), strict=True):
+    offset = list(home.offset)
+    for index, memory in zip(index_map, home.strides, strict=True):
         offset.append(Dim(index.offset) * memory)
         for axis, stride in index.terms:
             step = stride * memory
@@ -132,7 +142,7 @@ def _access(buffer: Buffer, shape: Shape, index_map: IndexMap, axes: Sequence[Ax
                     raise Unsupported(Reason.SCHEME, "a diagonal of unknown dims")
                 step = Dim(step.coefficient + strides[axis].coefficient)
             strides[axis] = step
-    return Access(buffer, tuple(strides[axis.identity] for axis in axes), terms_of(offset))
+    return Access(home.buffer, tuple(strides[axis.identity] for axis in axes), terms_of(offset))
 
 
 # -- nests -----------------------------------------------------------------------------------------------------
@@ -189,8 +199,7 @@ class _Nester:
         found: list[tuple[int, Access]] = []
         for instance in self.group.stores:
             item = self.group.instances[instance]
-            shape = self.body.steps[item.step].type.dims
-            found += [(instance, _access(b, shape, item.index_map, self.axes)) for b in self.buffers.stored[item.step]]
+            found += [(instance, _access(h, item.index_map, self.axes)) for h in self.buffers.stored[item.step]]
         return found  # instances as the plan numbers them; `nest` goes on with their sources
 
     def _analyse(self) -> None:
@@ -208,8 +217,9 @@ class _Nester:
             self.source.append(number)
             self.operands.append(tuple(self.source[o] for o in item.operands))
             if item.loaded:
-                self.name_of.append(self.names.take(self.buffers.loaded[item.step].name))
-                access = _access(self.buffers.loaded[item.step], step.type.dims, item.index_map, self.axes)
+                home = self.buffers.loaded[item.step]
+                self.name_of.append(self.names.take(home.buffer.name))
+                access = _access(home, item.index_map, self.axes)
                 along = any(
                     stride != _ZERO
                     for axis, stride in zip(self.axes, access.strides, strict=True)
@@ -429,7 +439,7 @@ class _Nester:
 
     def _tile_access(self, tile: Buffer) -> Access:
         strides: list[Dim] = [_ZERO] * (len(self._runs) - len(self._inner_extents()))
-        return Access(tile, tuple(strides) + tuple(_memory_strides(tuple(self._inner_extents()))))
+        return Access(tile, tuple(strides) + memory_strides(tuple(self._inner_extents())))
 
     def _inner_extents(self) -> list[Dim]:
         first = len(self.group.outer)

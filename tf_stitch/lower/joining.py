@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tf_stitch.ir.types import Dim, product
-from tf_stitch.lower.kernel import Access, Load, Nest, Place, Statement, Store
+from tf_stitch.lower.kernel import Access, Buffer, Load, Nest, Place, Statement, Store
 
 _ZERO = Dim(0)
 
@@ -31,11 +31,14 @@ def may_join(rows: Nest, down: Nest) -> bool:
     first = (*down.sweeps[0].row, *down.sweeps[0].elements)
     if any(isinstance(s, Store) for s in first):
         return False
-    stored = {s.access.buffer: s.access for s in _statements(rows) if isinstance(s, Store)}
+    stored: dict[Buffer, list[Access]] = {}
+    for s in _statements(rows):
+        if isinstance(s, Store):
+            stored.setdefault(s.access.buffer, []).append(s.access)
     loads = [s.access for s in first if isinstance(s, Load)]
     if not any(a.buffer.place is Place.INPUT and _is_read_by(rows, a) for a in loads):
         return False  # nothing is gained
-    return all(a.buffer not in stored or _same_rows(rows, stored[a.buffer], down, a) for a in loads)
+    return all(_same_rows(rows, store, down, a) for a in loads for store in stored.get(a.buffer, ()))
 
 
 def _is_read_by(nest: Nest, access: Access) -> bool:

@@ -4,7 +4,8 @@
   - a row's scalars do not vary along the row; only elements are accumulated;
   - a reduction is accumulated in its own sweep, once, and read after it;
   - every access is inside its buffer;
-  - every element of an output and of scratch is stored once, and read by later nests only;
+  - every element of an output and of scratch is stored once, by as many stores as it takes, and read by later nests
+    only;
   - a tile is filled in one sweep and read in later ones, each element where it was stored;
   - an output may take an input's buffer where nothing still reads the element that is overwritten;
   - blocks are whole numbers of vectors, and of what is repeated;
@@ -16,6 +17,7 @@ What depends on dims is checked for some values of the symbols, at all coordinat
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,8 +105,9 @@ def _verify_symbols(kernel: Kernel) -> None:
 
 
 def _verify_order(kernel: Kernel) -> None:
-    """Each shared buffer is stored by one nest, once, before it is read by another."""
+    """Each shared buffer is stored before it is read by another nest; in pieces or by one store."""
     stored: dict[tuple[Place, int], Buffer] = {}
+    times = Counter(s.access.buffer for nest in kernel.nests for s in statements(nest) if isinstance(s, Store))
     for number, nest in enumerate(kernel.nests):
         loads = [s.access.buffer for s in statements(nest) if isinstance(s, Load)]
         loads += [r.source.buffer for r in nest.repeats]
@@ -115,12 +118,12 @@ def _verify_order(kernel: Kernel) -> None:
             if isinstance(s, Store) and s.access.buffer.place is not Place.TILE:
                 buffer = s.access.buffer
                 check(buffer.place in _SHARED, f"nest {number}: no store goes to an input")
-                check((buffer.place, buffer.index) not in stored, f"nest {number}: {buffer.name} is stored once")
-                stored[buffer.place, buffer.index] = buffer
+                known = stored.setdefault((buffer.place, buffer.index), buffer)
+                check(known == buffer, f"nest {number}: {buffer.name} is one buffer")
                 check(s.dtype is buffer.dtype, f"nest {number}: {buffer.name} holds {buffer.dtype.value}")
-        # A nest does not read what it stores, for other tasks of it may not have stored it yet.
+        # A nest does not read what it stores, for other tasks of it may not have stored it yet; other pieces it may.
         mine = {(s.access.buffer.place, s.access.buffer.index) for s in statements(nest) if isinstance(s, Store)}
-        late = [b.name for b in loads if b.place in _SHARED and (b.place, b.index) in mine]
+        late = [b.name for b in loads if b.place in _SHARED and (b.place, b.index) in mine and times[b] == 1]
         check(not late, f"nest {number}: {late} are stored by the nest that reads them")
     wanted = {(Place.OUTPUT, n) for n in range(len(kernel.outputs))}
     wanted |= {(b.place, b.index) for b in kernel.scratch}
@@ -295,6 +298,8 @@ class _Sample:
         for number, nest in enumerate(self.kernel.nests):
             with naming(f"nest {number}"):
                 self._verify_nest(nest)
+        for buffer in dict.fromkeys(s.access.buffer for _, _, s in self._shared_stores()):
+            self._verify_stored(buffer)
         for source, output in self.kernel.forwards:
             self._verify_forward(source, output)
 
@@ -305,8 +310,10 @@ class _Sample:
         for s in statements(nest):
             if isinstance(s, Load | Store):
                 self._verify_bounds(s.access, extents, s)
-            if isinstance(s, Store) and math.prod(extents) <= _LARGEST:
-                self._verify_cover(nest, s)
+            if isinstance(s, Store) and s.access.buffer.place is Place.TILE and math.prod(extents) <= _LARGEST:
+                size = s.access.buffer.size.evaluate(self.symbols)
+                once = np.array_equal(np.sort(self._offsets(nest, s.access)[0]), np.arange(size))
+                check(once, f"{s}: each of {size} elements is stored once")
         for repeat in nest.repeats:
             size = repeat.source.buffer.size.evaluate(self.symbols)
             inside = 0 <= repeat.source.offset_at(self.symbols) <= size - repeat.period
@@ -324,24 +331,44 @@ class _Sample:
         last = offset + sum(r for r in reach if r > 0)
         check(first >= 0 and last < size, f"{s}: {first} to {last} of {size} elements")
 
-    def _verify_cover(self, nest: Nest, s: Store) -> None:
-        offsets = self._offsets(nest, s.access)
-        if s.access.buffer.place is Place.TILE:
-            offsets = offsets[:1]
-        elif s in nest.finish:
-            offsets = offsets[:, :1]
-        size = s.access.buffer.size.evaluate(self.symbols)
-        once = np.array_equal(np.sort(np.ravel(offsets)), np.arange(size))
-        check(once, f"{s}: each of {size} elements is stored once")
+    def _shared_stores(self) -> Iterator[tuple[int, Nest, Store]]:
+        """The stores to outputs and to scratch, each with its nest and the number of that."""
+        for number, nest in enumerate(self.kernel.nests):
+            for s in statements(nest):
+                if isinstance(s, Store) and s.access.buffer.place is not Place.TILE:
+                    yield number, nest, s
 
-    def _offsets(self, nest: Nest, access: Access) -> Array:
-        """Of an access, of shape [rows, elements of a row]."""
+    def _verify_stored(self, buffer: Buffer) -> None:
+        """Each element is stored once, and before it is read: by an earlier nest."""
+        size = buffer.size.evaluate(self.symbols)
+        stores = [(number, nest, s) for number, nest, s in self._shared_stores() if s.access.buffer == buffer]
+        what = ", ".join(str(s) for _, _, s in stores)
+        extents = [self._extents(nest)[: len(nest.outer) if s in nest.finish else None] for _, nest, s in stores]
+        check(sum(map(math.prod, extents)) == size, f"{what}: each of {size} elements is stored once")
+        if size > _LARGEST:
+            return
+        times, stored_by = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        for number, nest, s in stores:
+            at = np.ravel(self._offsets(nest, s.access, once_a_row=s in nest.finish))
+            np.add.at(times, at, 1)
+            stored_by[at] = number
+        check(bool((times == 1).all()), f"{what}: each of {size} elements is stored once")
+        for number, nest in enumerate(self.kernel.nests):
+            for s in statements(nest):
+                if isinstance(s, Load) and s.access.buffer == buffer and math.prod(self._extents(nest)) <= _LARGEST:
+                    read = stored_by[self._offsets(nest, s.access)]
+                    check(bool((read < number).all()), f"nest {number}, {s}: it is stored by an earlier nest")
+
+    def _offsets(self, nest: Nest, access: Access, *, once_a_row: bool = False) -> Array:
+        """Of an access, of shape [rows, elements of a row]; one element, where it is for a row's scalar."""
         extents = self._extents(nest)
+        if once_a_row:
+            extents[len(nest.outer) :] = [1] * len(nest.inner)
         rows = math.prod(extents[: len(nest.outer)])
         offsets = np.full(extents, access.offset_at(self.symbols), np.int64)
         for coordinate, stride in zip(np.indices(extents, np.int64, sparse=True), access.strides, strict=True):
             offsets = offsets + coordinate * stride.evaluate(self.symbols)
-        return np.reshape(offsets, (rows, -1))
+        return np.reshape(offsets, (rows, math.prod(extents[len(nest.outer) :])))
 
     def _verify_forward(self, source: int, output: int) -> None:
         """Nothing reads an element of the input once it is overwritten.
@@ -359,6 +386,8 @@ class _Sample:
             type_.dtype.size == result.dtype.size and type_.size == result.size,
             f"{where}: they are of one size",
         )
+        stores = [s for _, _, s in self._shared_stores() if _is_output(s.access, output)]
+        check(len(stores) == 1, f"{where}: it is not stored in pieces")
         number, sweep, store = self._store_of(output)
         for nest in self.kernel.nests[number:]:
             tiles = [r for r in nest.repeats if _is_input(r.source, source)]
@@ -408,6 +437,10 @@ class _Sample:
                     assert isinstance(s, Store)
                     return number, sweep, s
         raise BrokenInvariant(f"output {output} is stored")
+
+
+def _is_output(access: Access, number: int) -> bool:
+    return access.buffer.place is Place.OUTPUT and access.buffer.index == number
 
 
 def _is_input(access: Access, number: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tf_stitch.errors import Reason
 from tf_stitch.ir.types import ALL, ONE, Dim, product
-from tf_stitch.ops.opdef import Kind, OpDef, Operands, axis_of, define_op
+from tf_stitch.ops.opdef import Kind, OpDef, Operands, axis_of, define_op, same_shape
 from tf_stitch.ops.slicing import Index, New, Span, Whole, entries_of, span_of
 
 if TYPE_CHECKING:
@@ -253,6 +253,23 @@ def _reverse(b: BodyBuilder, x: Operands) -> int:
     return b.slice(x[0], begins, shape, [-1 if a in turned else 1 for a in range(len(shape))])
 
 
+# -- concatenation -----------------------------------------------------------------------------------------
+
+
+def _concat(b: BodyBuilder, x: Operands) -> int:
+    last = len(x) - 1
+    values = [x[i] for i in range(last)]
+    return b.concat(values, axis_of(x.integers(last)[0], len(b.shape(values[0])), "ConcatV2"))
+
+
+def _pack(b: BodyBuilder, x: Operands) -> int:
+    values = [x[i] for i in range(len(x))]
+    same_shape(b, "Pack", *values)
+    axis = axis_of(int(x.attribute("axis", 0)), len(b.shape(values[0])) + 1, "Pack")
+    shapes = [b.shape(v) for v in values]
+    return b.concat([b.reshape(v, (*s[:axis], ONE, *s[axis:])) for v, s in zip(values, shapes, strict=True)], axis)
+
+
 def _movement(
     names: str,
     expand: Callable[[BodyBuilder, Operands], int | Sequence[int]],
@@ -274,4 +291,6 @@ _movement("Slice", _slice, (1, 2))
 _movement("Split", _split, (0,), "along a dim that is known")
 _movement("SplitV", _split_v, (1, 2), "along a dim that is known")
 _movement("Unpack", _unpack)
+_movement("ConcatV2", _concat, (-1,), "along a dim that is a product of dims: `2*B`, not `B + 1`")
+_movement("Pack", _pack)
 _movement("ReverseV2", _reverse, (1,), "along dims that are known")

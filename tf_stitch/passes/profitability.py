@@ -25,6 +25,7 @@ _COMPUTE_INTENSIVE = tuple(
 # Not worth a kernel, however many of them.
 _TINY = 16  # elements
 _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could be measured
+_GATHERING = frozenset(("ConcatV2", "Pack"))  # what is computed is stored in place
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
 
@@ -41,7 +42,8 @@ def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]
     """`members` less what is moved for others only.
 
     A view that others read beside what it is a view of: inside, it would be a copy. And a copy (a slice, say) of a
-    value that is needed whole as well, or in several such pieces: inside, each piece would be computed anew.
+    value that is needed whole as well, or in several such pieces: inside, each piece would be computed anew. And a
+    concatenation of what is not computed here: nothing is saved by copying it in this kernel.
     """
     members = set(members)
     while True:
@@ -70,6 +72,8 @@ def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
 
 def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
     node = graph.nodes[name]
+    if node.op in _GATHERING:
+        return not any(v.node in members for v in node.inputs)
     if OPS[node.op].kind is not Kind.MOVEMENT or any(u in members for u in graph.consumers[name]):
         return False
     source = node.inputs[0]

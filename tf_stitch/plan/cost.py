@@ -20,6 +20,7 @@ from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, R
 from tf_stitch.ir.types import Dim, DType, product
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import axes_of
+from tf_stitch.plan.pieces import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,7 +151,7 @@ def moved_by(plan: StitchPlan, group: Group) -> Bytes:
     Over all groups that may be more than `stitched`, where two groups read one value.
     """
     read = {i.step for i in group.instances if i.loaded}
-    places = (*plan.body.outputs, *plan.scratch)
+    places = [piece.step for whole in (*plan.body.outputs, *plan.scratch) for piece in pieces_of(plan.body, whole)]
     stored = [step for i in group.stores for step in places if step == group.instances[i].step]
     return Bytes.of(size(plan.body.steps[step].type) for step in (*read, *stored))
 

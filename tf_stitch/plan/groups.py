@@ -5,7 +5,7 @@
       y = d * rsqrt(v/768 + eps) * gamma + beta                  dominant: sum t; sub-dominants: sum d*d, y
 
   1. Anchors are the reductions, the outputs, and what is dear and would be computed again and again
-     (a rsqrt over [C] that is broadcast over all rows).
+     (a rsqrt over [C] that is broadcast over all rows). For a concatenation its pieces are (pieces.py).
   2. Each anchor in turn, reductions first, joins the earliest group that can hold it, or opens a new one. To hold
      it, a group must find a map for it (the linear order of its loop nest, or the map its neighbours have), and
      then everything that the anchor reads, back to the inputs, must get a map by index propagation.
@@ -24,7 +24,19 @@ from itertools import count
 from typing import Any
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Extent, Input, Reduce, Reshape, Slice, Transpose
+from tf_stitch.ir.body import (
+    Body,
+    Broadcast,
+    Concat,
+    Constant,
+    Elementwise,
+    Extent,
+    Input,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+)
 from tf_stitch.ir.types import Dim, Shape, product
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import (
@@ -38,6 +50,7 @@ from tf_stitch.plan.indexing import (
     result_map,
     row_major,
 )
+from tf_stitch.plan.pieces import read_steps, stored_steps
 from tf_stitch.plan.plan import Group, Instance, Scheme, StitchPlan
 
 _STREAMS = 6  # through memory, of a group that is joined by what it has no elements in common with
@@ -109,9 +122,12 @@ def _assign(
     drafts: list[_Draft] = []
     home: dict[int, int] = {}  # anchor -> the group that computes it
     reductions = [i for i, s in enumerate(body.steps) if isinstance(s.op, Reduce)]
-    outputs = [i for i in dict.fromkeys(body.outputs) if not isinstance(body.steps[i].op, Reduce)]
-    dependencies = _anchor_dependencies(body, set(reductions) | dear)
-    order = sorted(set(reductions) | dear) + sorted(set(outputs) - dear)
+    read = read_steps(body)
+    concats = {i: stored_steps(body, [i]) for i, s in enumerate(body.steps) if isinstance(s.op, Concat) and i in read}
+    outputs = [*stored_steps(body, body.outputs), *(piece for pieces in concats.values() for piece in pieces)]
+    first_of_all = {*reductions, *dear, *(piece for pieces in concats.values() for piece in pieces)}
+    dependencies = _anchor_dependencies(body, first_of_all | set(concats))
+    order = sorted(first_of_all) + sorted(set(outputs) - first_of_all)
     held: list[set[int]] = []  # for each group, the spaces of its anchors
     for anchor in order:
         space = -1 if spaces is None else spaces[_runs_over(body, anchor)]
@@ -132,7 +148,10 @@ def _assign(
         drafts[position : position + 1] = [grown]
         held[position].add(space)
         home[anchor] = position
-    for anchor in body.outputs:  # a reduction that is an output is stored by its own group
+        for whole, pieces in concats.items():  # it is there to be read once the last of its pieces is
+            if anchor in pieces and home.keys() >= pieces.keys():
+                home[whole] = max(home[piece] for piece in pieces)
+    for anchor in outputs:  # a reduction that is an output is stored by its own group
         if anchor not in drafts[home[anchor]].stored:
             drafts[home[anchor]].stored.append(anchor)
     return drafts
@@ -159,9 +178,10 @@ def _homes(
 def _spaces(body: Body) -> list[int]:
     """A number for each step, the same for steps that run over the same elements: one reads the other's, one to one.
 
-    Neither a broadcast nor a scalar connects: two updates of variables, scaled by one norm, have nothing in common.
+    Neither a broadcast, a concatenation nor a scalar connects: two updates of variables, scaled by one norm, have
+    nothing in common.
     """
-    connects = [not (isinstance(s.op, Broadcast) or s.type.size.is_one) for s in body.steps]
+    connects = [not (isinstance(s.op, Broadcast | Concat) or s.type.size.is_one) for s in body.steps]
     parent = list(range(len(body.steps)))
 
     def root(index: int) -> int:
@@ -292,6 +312,8 @@ def _propagate(body: Body, draft: _Draft, elsewhere: set[int]) -> None:
                 reduced = delinearise(row_major(draft.inner), tuple(dims[a] for a in axes), extents)
                 inner = dict(zip(axes, reduced, strict=True))
                 maps.setdefault(operand, []).append(tuple(inner.get(a, wanted[0][a]) for a in range(len(dims))))
+            case Concat() if index not in elsewhere:
+                raise Unsupported(Reason.SCHEME, "a concatenation of which a piece is not yet stored")
             case _:
                 if index in elsewhere and index not in draft.stored:
                     draft.loaded.add(index)
@@ -347,7 +369,7 @@ def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
     while step not in draft.maps:
         op = body.steps[step].op
         operands = [o for o in body.steps[step].operands if not isinstance(body.steps[o].op, Broadcast | Constant)]
-        if isinstance(op, Input | Constant | Extent | Broadcast | Reduce) or not operands:
+        if isinstance(op, Input | Constant | Extent | Broadcast | Concat | Reduce) or not operands:
             return None
         path.append(step)
         mapped = [o for o in operands if o in draft.maps]
@@ -444,13 +466,15 @@ def _is_dear(body: Body, draft: _Draft, root: int) -> bool:
 def _finish(body: Body, drafts: list[_Draft]) -> StitchPlan:
     """Drafts to frozen groups, with what crosses between groups stored, and a scheme for every step."""
     crossing = sorted({step for draft in drafts for step in draft.loaded})
+    whole = [*body.outputs, *(step for step in crossing if isinstance(body.steps[step].op, Concat))]
+    stored = stored_steps(body, whole)
     groups: list[Group] = []
     for draft in drafts:
-        wanted = {*crossing, *body.outputs}  # a dear step that only its own group reads is not stored after all
+        wanted = {*crossing, *stored}  # a dear step that only its own group reads is not stored after all
         draft.stored = [s for s in draft.stored if s in wanted]
         draft.stored += [s for s in crossing if s in draft.reductions and s not in draft.stored]
         groups.append(_freeze(body, draft))
-    scratch = tuple(s for s in crossing if s not in body.outputs)
+    scratch = tuple(s for s in crossing if s not in body.outputs and s not in stored)
     return StitchPlan(body, tuple(groups), scratch, _schemes(body, groups, set(crossing)))
 
 
@@ -484,7 +508,7 @@ def _freeze(body: Body, draft: _Draft) -> Group:
 
 def _schemes(body: Body, groups: Sequence[Group], crossing: set[int]) -> dict[int, Scheme]:
     schemes: dict[int, Scheme] = {}
-    read = {o for step in body.steps for o in step.operands}
+    read = read_steps(body)
     for group in groups:
         outer = frozenset(a.identity for a in group.outer)
         for instance in group.instances:

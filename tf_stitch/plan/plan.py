@@ -53,6 +53,8 @@ class Group:
 class StitchPlan:
     """Groups run one after another, with a join between; what crosses from one to the next is in `scratch`.
 
+    A step that is an output or in scratch is stored by its group; a concatenation in pieces, by theirs (pieces.py).
+
     scratch: steps that are kept in scratch between groups.
     schemes: of each step that is computed.
     """

@@ -8,7 +8,7 @@ coordinates of its loop nest, and every step must be read where its operation sa
 The other rules:
   - a group reads inputs, and what an earlier group stores;
   - a step is computed at maps within its shape; a reduction at one, which has each of its rows once;
-  - every output and every step in scratch is stored by one group, each element once;
+  - every output and every step in scratch is stored by one group, each element once; a concatenation in pieces;
   - the schemes say what the groups do.
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from tf_stitch.ir.body import (
     Broadcast,
+    Concat,
     Constant,
     Elementwise,
     Extent,
@@ -32,6 +33,7 @@ from tf_stitch.ir.body import (
     Transpose,
 )
 from tf_stitch.ir.verify import BrokenInvariant
+from tf_stitch.plan.pieces import pieces_of, read_steps, stored_steps
 from tf_stitch.plan.plan import Scheme
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ def verify_plan(plan: StitchPlan) -> None:
     """
     _verify_stores(plan)
     _verify_schemes(plan)
+    for symbols in sampled_symbols(symbols_of(plan.body)):
+        for whole in dict.fromkeys((*plan.body.outputs, *plan.scratch)):
+            _verify_pieces(plan.body, whole, symbols)
     for number, group in enumerate(plan.groups):
         with naming(f"group {number}"):
             _verify_group(plan, number)
@@ -109,14 +114,31 @@ def _verify_stores(plan: StitchPlan) -> None:
     stored = [group.instances[i].step for group in plan.groups for i in group.stores]
     check(len(set(stored)) == len(stored), "a step is stored once")
     inputs = {i for i, s in enumerate(plan.body.steps) if isinstance(s.op, Input)}
-    wanted = set(plan.body.outputs) | set(plan.scratch)
+    wanted = set(stored_steps(plan.body, [*plan.body.outputs, *plan.scratch]))
     check(wanted - inputs <= set(stored) <= wanted, "what is stored are the outputs and the scratch")
     check(not set(plan.scratch) & set(plan.body.outputs), "an output needs no scratch")
+
+
+def _verify_pieces(body: Body, whole: int, symbols: Mapping[str, int]) -> None:
+    """The pieces of a step cover it, each element once."""
+    size = body.steps[whole].type.size.evaluate(symbols)
+    if size > _LARGEST:
+        return
+    at: list[Array] = [np.zeros(0, np.int64)]
+    for piece in pieces_of(body, whole):
+        extents = tuple(d.evaluate(symbols) for d in body.steps[piece.step].type.dims)
+        offsets = np.full(extents, sum(term.evaluate(symbols) for term in piece.offset), np.int64)
+        for coordinate, stride in zip(np.indices(extents, np.int64, sparse=True), piece.strides, strict=True):
+            offsets = offsets + coordinate * stride.evaluate(symbols)
+        at.append(np.ravel(offsets))
+    once = np.array_equal(np.sort(np.concatenate(at)), np.arange(size))
+    check(once, f"the pieces of step {whole} cover it once, with {symbols}")
 
 
 def _verify_group(plan: StitchPlan, number: int) -> None:
     body, group = plan.body, plan.groups[number]
     earlier = {g.instances[i].step for g in plan.groups[:number] for i in g.stores}
+    wholes = {s for s in (*body.outputs, *plan.scratch) if earlier.issuperset(stored_steps(body, [s]))}
     identities = [axis.identity for axis in group.outer + group.inner]
     check(len(set(identities)) == len(identities), "axes are told apart by their identities")
     computed: list[int] = []
@@ -129,11 +151,11 @@ def _verify_group(plan: StitchPlan, number: int) -> None:
         if instance.loaded:
             check(not instance.operands, f"{where}: what is loaded reads nothing")
             check(
-                isinstance(step.op, Input) or instance.step in earlier,
+                isinstance(step.op, Input) or instance.step in earlier | wholes,
                 f"{where}: what is loaded is an input, or stored by an earlier group",
             )
             continue
-        check(not isinstance(step.op, Input), f"{where}: an input is loaded")
+        check(not isinstance(step.op, Input | Concat), f"{where}: an input is loaded, and so is a concatenation")
         check(all(0 <= o < position for o in instance.operands), f"{where}: operands come first")
         operands = tuple(group.instances[o].step for o in instance.operands)
         check(operands == step.operands, f"{where}: instances read what their steps read")
@@ -161,8 +183,12 @@ def _verify_schemes(plan: StitchPlan) -> None:
     computed = {i.step for i in instances if not i.loaded and not isinstance(body.steps[i.step].op, silent)}
     check(set(plan.schemes) == computed, "every step that is computed has a scheme")
     crossing = {i.step for i in instances if i.loaded and not isinstance(body.steps[i.step].op, Input)}
-    check(set(plan.scratch) == crossing - set(body.outputs), "what crosses groups is in scratch, or an output")
-    read = {operand for step in body.steps for operand in step.operands}
+    whole = (*body.outputs, *(s for s in crossing if isinstance(body.steps[s].op, Concat)))
+    check(
+        set(plan.scratch) == crossing - set(body.outputs) - set(stored_steps(body, whole)),
+        "what crosses groups is in scratch, or an output",
+    )
+    read = read_steps(body)
     for step, scheme in plan.schemes.items():
         where = f"step {step}, {scheme.name}"
         check((scheme is Scheme.GLOBAL) == (step in crossing), f"{where}: GLOBAL is what crosses groups")
@@ -239,7 +265,7 @@ class _Sample:
             case Reduce(_, axes):
                 self._verify_reduced(axes, mine, theirs, extents, where)
                 return
-            case Input() | Constant() | Extent():
+            case Input() | Constant() | Extent() | Concat():
                 raise BrokenInvariant(f"{where}: it reads nothing")
         for axis, (have, want) in enumerate(zip(theirs, wanted, strict=True)):
             check(np.array_equal(have, want), f"{where}: axis {axis} of its operand is read elsewhere")

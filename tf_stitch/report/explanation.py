@@ -21,6 +21,7 @@ from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, R
 from tf_stitch.ir.printer import print_body
 from tf_stitch.ops import FUNCTIONS, Cost
 from tf_stitch.plan import cost
+from tf_stitch.plan.pieces import stored_steps
 from tf_stitch.report.neighbours import Neighbour, neighbours_of
 from tf_stitch.report.sizes import known_sizes, sized, typed
 
@@ -340,6 +341,9 @@ def _steps(plan: StitchPlan, inputs: Sequence[Value]) -> tuple[ExplainedStep, ..
             groups.setdefault(step, []).append(number)
         roles |= {s: roles.get(s) or "sub-dominant" for s in group.sub_dominants}
         roles[group.dominant] = "dominant"
+    for whole in (*body.outputs, *plan.scratch):  # a concatenation is where its pieces are
+        if whole not in groups:
+            groups[whole] = sorted({n for piece in stored_steps(body, [whole]) for n in groups.get(piece, ())})
     constants: set[int] = set()
     found: list[ExplainedStep] = []
     for index, step in enumerate(body.steps):

@@ -14,6 +14,7 @@ import numpy as np
 from tf_stitch.ir.body import (
     Body,
     Broadcast,
+    Concat,
     Constant,
     Elementwise,
     Extent,
@@ -105,5 +106,7 @@ def _evaluate(
         case Slice(begin, steps):
             picks = [b + s * np.arange(n) for b, s, n in zip(begin, steps, shape, strict=True)]
             return operands[0][np.ix_(*picks)]
+        case Concat(axis):
+            return np.concatenate(operands, axis)
         case Reduce(function, axes):
             return REDUCERS[function].reference(operands[0], axis=axes, keepdims=True)
