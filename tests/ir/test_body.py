@@ -14,6 +14,7 @@ from tf_stitch.ir.body import (
     Body,
     BodyBuilder,
     Broadcast,
+    Concat,
     Constant,
     Elementwise,
     Extent,
@@ -191,6 +192,13 @@ def one_step(op: Any, operand: TensorType, result: TensorType, **changes: Any) -
     return replace(body, steps=(*body.steps, Step(op, (0,), result, "")), outputs=(1,), **changes)
 
 
+def joined(op: Any, first: TensorType, second: TensorType, result: TensorType) -> Body:
+    """A body whose last step is `op` of its two inputs."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    body = b.finish([b.input(first), b.input(second)])
+    return replace(body, steps=(*body.steps, Step(op, (0, 1), result, "")), outputs=(2,))
+
+
 @pytest.mark.parametrize(
     ("body", "rule"),
     [
@@ -226,12 +234,33 @@ def one_step(op: Any, operand: TensorType, result: TensorType, **changes: Any) -
         (one_step(Slice((0,), (1,)), f32("S"), f32(3)), "is guarded"),
         (one_step(Slice((0,), (1,)), f32(9), f32("S")), "stays inside"),
         (one_step(Slice((1,), (1,)), f32("S"), f32("S")), "from the beginning"),
+        (one_step(Concat(0), f32(2), f32(2)), "reads several"),
+        (joined(Concat(1), f32(2), f32(2), f32(4)), "within the rank"),
+        (joined(Concat(0), f32("B"), f32("B"), f32("B")), "its operands long"),
+        (joined(Concat(0), f32("B", 3), f32(2, 4), f32("B", 3)), "the other dims"),
+        (joined(Concat(0), f32(2), f32(2, 1), f32(4)), "keeps the rank"),
+        (joined(Concat(0), f32(2), TensorType(DType.I32, shape_of(2)), f32(4)), "keeps the dtype"),
         (one_step(Extent(Dim(3)), f32(2), f32()), "reads nothing|is a scalar"),
     ],
 )
 def test_broken_bodies_are_caught(body: Body, rule: str) -> None:
     with pytest.raises(BrokenInvariant, match=rule):
         verify_body(body, FUNCTIONS, REDUCERS)
+
+
+def test_concatenations_of_products_are_sound() -> None:
+    verify_body(joined(Concat(0), f32("B", 3), f32(Dim(2, ("B",)), 3), f32(Dim(3, ("B",)), 3)), FUNCTIONS, REDUCERS)
+
+
+def test_concatenations_are_built_of_what_has_elements() -> None:
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x, none, y = b.input(f32("B", 3)), b.input(f32("C", 0)), b.input(f32(4, 5))
+    assert b.concat([none, x], 1) == x
+    whole = b.concat([x, none, y, x], 1)
+    assert b.type(whole) == f32(4, 11)
+    body = b.finish([whole])
+    verify_body(body, FUNCTIONS, REDUCERS)
+    assert "concat %0 %1 %0 along 1" in print_body(body)
 
 
 def test_guarded_slices_are_sound() -> None:

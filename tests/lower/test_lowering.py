@@ -306,6 +306,36 @@ def test_vectors_fit_dtypes(dtype: DType, narrow: int) -> None:
     assert made.narrow == narrow
 
 
+def test_pieces_of_a_concatenation_are_stored_by_themselves() -> None:
+    def build(b: BodyBuilder) -> list[int]:
+        x, y = b.input(f32(2, "B", 3)), b.input(f32(4, "B", 3))
+        return [b.concat([b.apply("exp", x), y], 0)]
+
+    check(build, """\
+        nest 0: for 1, for each 12*B
+          sweep 0, for each element
+            v_in_2 = load input v_in_2[1] : f32
+            store output v_out[1] + 6*B <- v_in_2
+
+        nest 1: for 1, for each 6*B
+          sweep 0, for each element
+            v_in = load input v_in[1] : f32
+            v = exp v_in : f32
+            store output v_out[1] <- v
+        """)  # fmt: skip
+
+
+def test_what_is_stored_in_pieces_takes_no_input() -> None:
+    """Of the size of the whole, and each piece read where it is stored."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x = b.input(f32("B", 8))
+        halves = [b.slice(x, (0, at), shape_of("B", 4)) for at in (0, 4)]
+        return [b.concat([b.apply("exp", halves[0]), b.apply("neg", halves[1])], 1)]
+
+    assert lowered(build).forwards == ()
+
+
 def test_where_a_slice_begins_is_a_sum_of_dims() -> None:
     def build(b: BodyBuilder) -> list[int]:
         x = b.input(f32(4, "B", 8))

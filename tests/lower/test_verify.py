@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.lower.handmade import scaled_rows, softmax, with_access, with_nest, with_sweep
+from tf_stitch.ir.body import BodyBuilder
 from tf_stitch.ir.types import ONE, Dim, DType, TensorType, shape_of
 from tf_stitch.ir.verify import BrokenInvariant
+from tf_stitch.lower.common import lower
 from tf_stitch.lower.cpu import Driver, schedule
 from tf_stitch.lower.kernel import (
     Accumulate,
@@ -26,6 +28,8 @@ from tf_stitch.lower.kernel import (
     SymbolSource,
 )
 from tf_stitch.lower.verify import verify_kernel
+from tf_stitch.ops import FUNCTIONS, REDUCERS
+from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.target import Target
 
 B, N = Dim.symbol("B"), Dim.symbol("N")
@@ -57,6 +61,28 @@ def again(statements: Any) -> Any:
 
 SCRATCH = Buffer(Place.SCRATCH, 0, "scratch", DType.F32, B * N)
 
+
+def pieces(*offsets: int) -> Kernel:
+    """[B, 2] and [B, 3] as one, the second of which is stored at each of `offsets`."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x, y = (b.input(TensorType(DType.F32, shape_of("B", n))) for n in (2, 3))
+    kernel = lower(plan_groups(b.finish([b.concat([b.apply("exp", x), b.apply("neg", y)], 1)])), "pieces")
+    first, second = kernel.nests
+    *rest, store = second.sweeps[0].elements
+    assert isinstance(store, Store)
+    stores = [replace(store, access=replace(store.access, offset=(Dim(offset),))) for offset in offsets]
+    sweep = replace(second.sweeps[0], elements=(*rest, *stores))
+    return replace(kernel, nests=(first, replace(second, sweeps=(sweep,))))
+
+
+def halves() -> Kernel:
+    """Both halves of each row of [B, 8], each computed in place."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(TensorType(DType.F32, shape_of("B", 8)))
+    parts = [b.slice(x, (0, at), shape_of("B", 4)) for at in (0, 4)]
+    return lower(plan_groups(b.finish([b.concat([b.apply("exp", parts[0]), b.apply("neg", parts[1])], 1)])), "halves")
+
+
 BROKEN: list[tuple[str, Callable[[], Kernel], str]] = [
     ("use before assignment", lambda: with_sweep(softmax(), 1, elements=backwards), "used after it is assigned"),
     ("assigned twice", lambda: with_sweep(softmax(), 1, elements=again), "assigned once"),
@@ -86,6 +112,11 @@ BROKEN: list[tuple[str, Callable[[], Kernel], str]] = [
     ("a stride too few", lambda: with_access(softmax(), Load, Place.INPUT, strides=(ONE,)), "a stride for each axis"),
     ("stored over", lambda: with_access(softmax(), Store, Place.OUTPUT, strides=(ONE, ONE)), "stored once"),
     ("stored twice", lambda: with_sweep(softmax(), 2, elements=lambda e: (*e, e[-1])), "stored once"),
+    ("pieces that overlap", lambda: pieces(1), "stored once"),
+    ("a piece stored twice", lambda: pieces(2, 2), "stored once"),
+    ("a piece that is not stored", pieces, "stored once"),
+    ("a piece behind the buffer", lambda: pieces(3), "elements"),
+    ("pieces into an input's buffer", lambda: replace(halves(), forwards=((0, 0),)), "not stored in pieces"),
     ("not stored", lambda: with_sweep(softmax(), 2, elements=without(Store)), "all outputs"),
     ("stored to an input", lambda: with_access(softmax(), Store, Place.OUTPUT, buffer=next(
         s.access.buffer for s in softmax().nests[0].sweeps[0].elements if isinstance(s, Load))), "no store goes to"),
@@ -113,6 +144,11 @@ BROKEN: list[tuple[str, Callable[[], Kernel], str]] = [
 def test_broken_kernels_are_caught(kernel: Callable[[], Kernel], rule: str) -> None:
     with pytest.raises(BrokenInvariant, match=rule):
         verify_kernel(kernel())
+
+
+def test_pieces_that_fit_are_sound() -> None:
+    verify_kernel(pieces(2))
+    verify_kernel(halves())
 
 
 @pytest.mark.parametrize("kernel", [softmax, scaled_rows])

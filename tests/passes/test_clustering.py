@@ -345,6 +345,40 @@ def test_views_at_the_edge_stay_views(op: str, attributes: dict[str, object]) ->
     assert {r.node: r.reason for r in found.rejections}["view"] is Reason.NOT_PROFITABLE
 
 
+@pytest.mark.parametrize("op", ["ConcatV2", "Pack"])
+def test_a_concatenation_of_what_is_computed_is_stored_in_place(op: str) -> None:
+    d = Drawing()
+    x, plain = d.input("x", f32("B", 8)), d.input("plain", f32("B", 8))
+    e = d.node("e", "Exp", d.node("a", "Tanh", x))
+    axis = [d.constant("axis", np.int32(-1))] if op == "ConcatV2" else []
+    whole = d.node("whole", op, plain, e, *axis, type_=f32("B", 16) if op == "ConcatV2" else f32(2, "B", 8))
+    d.node("product", "MatMul", whole, d.input("w", f32(16, 4)), type_=f32("B", 4))
+    found = checked(d.graph())
+    assert [c.nodes for c in found.clusters] == [("a", "e", "whole")]
+    assert len(found.clusters[0].outputs) == 1
+
+
+def test_a_concatenation_of_copies_stays_outside() -> None:
+    """Even where others of the cluster read it: nothing is saved by copying it there."""
+    d = Drawing()
+    x, y = d.input("x", f32("B", 8)), d.input("y", f32("B", 3))
+    whole = d.node("whole", "ConcatV2", x, y, d.constant("axis", np.int32(1)), type_=f32("B", 11))
+    d.node("e", "Exp", d.node("a", "Tanh", whole, type_=f32("B", 11)), type_=f32("B", 11))
+    found = checked(d.graph(returned=[Value("e")]))
+    assert [c.nodes for c in found.clusters] == [("a", "e")]
+    assert {r.node: r.reason for r in found.rejections}["whole"] is Reason.NOT_PROFITABLE
+
+
+def test_a_concatenation_of_unknown_lengths_is_left_alone() -> None:
+    d = Drawing()
+    x, y = d.input("x", f32("S", 8)), d.input("y", f32("T", 8))
+    pieces = [d.node("e", "Exp", d.node("a", "Tanh", x)), y]
+    whole = d.node("whole", "ConcatV2", *pieces, d.constant("axis", np.int32(0)), type_=f32("U", 8))
+    found = checked(d.graph(returned=[whole]))
+    assert [c.nodes for c in found.clusters] == [("a", "e")]
+    assert {r.node: r.reason for r in found.rejections}["whole"] is Reason.UNKNOWN_DIM
+
+
 def test_views_that_wait_for_a_member_stay_inside() -> None:
     """As TensorFlow writes x + zeros_like(t): an Identity of x that waits for the zeros."""
     d = Drawing()
