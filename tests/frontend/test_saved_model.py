@@ -417,13 +417,30 @@ class TestWhatIsLeftAlone:
         assert "run by tf.data" in conversion.skipped.values()
         close(after.total(tf.constant(X)), before.total(tf.constant(X)))
 
-    @pytest.mark.parametrize("mark", ["_noinline", "_implements", "api_implements"])
+    @pytest.mark.parametrize("mark", ["_noinline", "_XlaMustCompile"])
     def test_marked_functions(self, mark: str) -> None:
         library = SavedModel().meta_graphs.add().graph_def.library
         for name in ("plain", "marked"):
             library.function.add().signature.name = name
-        library.function[1].attr[mark].s = b"lstm"
+        library.function[1].attr[mark].b = True
         assert list(refusals(library, [])) == ["marked"]
+
+    @pytest.mark.parametrize("mark", ["_implements", "api_implements"])
+    def test_functions_that_may_be_exchanged_are_stitched(self, tmp_path: Path, mark: str) -> None:
+        inner = tf.function(gelu, experimental_attributes={mark: "my_gelu"})
+        model = tf.Module()
+        model.f = tf.function(lambda x: tf.matmul(inner(x), x, transpose_b=True), [tf.TensorSpec([None, 6])])
+        conversion, before, after = self.convert(tmp_path, model)
+        assert (conversion.stitch_ops, conversion.skipped) == (1, {})
+        x = tf.constant(X)
+        close(after.f(x), before.f(x))
+        gradients: list[Any] = []
+        for loaded in (after, before):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = loaded.f(x)
+            gradients.append(tape.gradient(y, x))
+        close(*gradients)
 
     def test_custom_gradients_still_work(self, tmp_path: Path) -> None:
         @tf.custom_gradient

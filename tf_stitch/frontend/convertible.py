@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 _MARKS = {
     # function attributes that promise something of the body; the last that is set gives the reason
     "_noinline": "marked _noinline",
-    "_implements": "an implementation that TensorFlow may exchange for another",
-    "api_implements": "an implementation that TensorFlow may exchange for another",
     "_tf_data_function": "run by tf.data",
     "_XlaMustCompile": "compiled by XLA",
 }

@@ -1,9 +1,10 @@
 """The optimizer "tf_stitch": what Grappler calls with each graph, on the thread that runs the function.
 
 What arrives is the graph as it will run: functions inlined, While and If lowered to Switch and Merge, devices
-placed, gradients in. What leaves is the same graph with clusters stitched, or nothing at all: an exception
-here is logged and counted and the model runs as it would have. Under TF_STITCH_STRICT=1 it also waits for
-the caller to raise it (`raise_pending`), since no exception crosses TensorFlow's executor.
+placed, gradients in. A function that is not inlined arrives by itself, when it is called (`calls`). What
+leaves is the same graph with clusters stitched, or nothing at all: an exception here is logged and counted
+and the model runs as it would have. Under TF_STITCH_STRICT=1 it also waits for the caller to raise it
+(`raise_pending`), since no exception crosses TensorFlow's executor.
 
 The same graph comes again and again, from other threads and for other configurations: each is compiled once.
 """
@@ -23,12 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch.config import Config, enabled, strict
 from tf_stitch.errors import EnvironmentProblem, Reason, StitchError, StrictError
+from tf_stitch.frontend.calls import stitched_calls
 from tf_stitch.frontend.engine import engine_for
 from tf_stitch.frontend.fallback import FALLBACK_PREFIX
 from tf_stitch.frontend.importer import import_graph_def
 from tf_stitch.frontend.protos import GraphDef
 from tf_stitch.frontend.rewrite import OP, rewrite_graph_def
-from tf_stitch.frontend.tuning import deferred
+from tf_stitch.frontend.tuning import ANY_CALLER, caller, deferred
 from tf_stitch.runtime import stitch_op
 
 if TYPE_CHECKING:
@@ -80,6 +82,11 @@ def params_of(config: Config) -> str:
     if config.never_slower:
         changed[_EPOCH] = deferred().epoch
     return json.dumps(changed, sort_keys=True) if changed else ""
+
+
+def is_older(params: str, than: str) -> bool:
+    """Whether both mean the same config, and kernels were found to lose since `params` were written."""
+    return params != than and config_of(params) == config_of(than)
 
 
 def config_of(params: str) -> Config:
@@ -160,7 +167,8 @@ class Optimizer:
             interrupt.cancel()
             self._interrupt = None
             raise KeyboardInterrupt
-        error = self._pending.pop(threading.get_ident(), None)
+        with self._lock:
+            error = self._pending.pop(threading.get_ident(), None) or self._pending.pop(ANY_CALLER, None)
         if error is not None:
             raise StrictError(f"a graph could not be stitched: {error}") from error
 
@@ -168,7 +176,7 @@ class Optimizer:
         with self._lock:
             self._counts.failed += 1
             if strict():
-                self._pending[threading.get_ident()] = error
+                self._pending[caller()] = error
             known = str(error) in self._complained
             self._complained.add(str(error))
         if isinstance(error, EnvironmentProblem):
@@ -240,7 +248,8 @@ class Optimizer:
             stitched, contests = deferred().judged(stitched)
         self._count(stitched)
         lost = {r.node for r in stitched.rejections if r.reason is Reason.SLOWER}
-        if not stitched.clusters and not lost:
+        calls = stitched_calls(graph_def, item.params, is_older)
+        if not stitched.clusters and not lost and not calls:
             return None
         for made in stitched.clusters:
             stitch_op.register_kernel(made.artifact.key, str(made.artifact.path))
@@ -248,6 +257,8 @@ class Optimizer:
         for node in rewritten.node:
             if node.name in lost:
                 node.attr[_LOST].b = True
+            if node.name in calls:
+                node.attr["config_proto"].s = calls[node.name]
         if contests:
             deferred().note(contests, stitched, rewritten)
         return rewritten.SerializeToString(deterministic=True)

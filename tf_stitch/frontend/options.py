@@ -110,8 +110,16 @@ def stitched_config(serialized: bytes, params: str) -> bytes:
     return config.SerializeToString(deterministic=True)
 
 
-@functools.lru_cache(maxsize=128)
 def is_stitched(serialized: bytes) -> bool:
     """Whether a serialized ConfigProto enables "tf_stitch"."""
+    return params_in(serialized) is not None
+
+
+@functools.lru_cache(maxsize=128)
+def params_in(serialized: bytes) -> str | None:
+    """The parameters that a serialized ConfigProto gives "tf_stitch"; None where it does not enable it."""
     config = ConfigProto.FromString(serialized)
-    return any(o.name == OPTIMIZER_NAME for o in config.graph_options.rewrite_options.custom_optimizers)
+    for optimizer in config.graph_options.rewrite_options.custom_optimizers:
+        if optimizer.name == OPTIMIZER_NAME:
+            return optimizer.parameter_map["params"].s.decode()
+    return None

@@ -283,6 +283,17 @@ def _fed(meta_graph: Proto, main: Graph | None, given: Mapping[str, tuple[int, .
 # ---- In the process ----------------------------------------------------------------------------------------
 
 
+ANY_CALLER = 0  # no thread has this number
+
+
+def caller() -> int:
+    """The thread to tell what happens on this one: itself, or any that calls us where this is one of TensorFlow's."""
+    own = threading.get_ident()
+    found = (t for t in threading.enumerate() if t.ident == own)
+    started_in_python = any(not isinstance(t, threading._DummyThread) for t in found)  # noqa: SLF001
+    return own if started_in_python else ANY_CALLER
+
+
 @dataclass(frozen=True)
 class _Noted:
     """A contest that is to be raced when TensorFlow has returned."""
@@ -321,7 +332,7 @@ class Deferred:
         """Remembers contests of `stitched`, whose StitchOps and fallbacks are in `rewritten`."""
         fallbacks = _by_first_node(rewritten.node, rewritten.library.function)
         with self._lock:
-            mine = self._noted.setdefault(threading.get_ident(), {})
+            mine = self._noted.setdefault(caller(), {})
             for number, contest in contests.items():
                 made = stitched.clusters[number]
                 mine[contest.key] = _Noted(contest, made.artifact, fallbacks[made.cluster.nodes[0]])
@@ -336,7 +347,7 @@ class Deferred:
         if not tf.executing_eagerly():
             return False
         with self._lock:
-            mine = self._noted.pop(threading.get_ident(), {})
+            mine = self._noted.pop(threading.get_ident(), {}) | self._noted.pop(ANY_CALLER, {})
         lost = 0
         for noted in mine.values():
             make = functools.partial(competitors, noted.artifact, noted.fallback)
