@@ -331,6 +331,36 @@ def test_a_few_elements_are_too_small() -> None:
     assert set(reasons(d.graph(returned=[y])).values()) == {Reason.TOO_SMALL}
 
 
+def heads(value: Value, d: Drawing, name: str = "heads") -> Value:
+    """[16, 32] to [4, 16, 8], as attention splits its heads."""
+    to, perm = (d.constant(f"{name}/{n}", np.array(v, np.int32)) for n, v in (("to", [16, 4, 8]), ("perm", [1, 0, 2])))
+    split = d.node(f"{name}/split", "Reshape", value, to, type_=f32(16, 4, 8))
+    return d.node(f"{name}/moved", "Transpose", split, perm, type_=f32(4, 16, 8))
+
+
+def test_a_bias_and_a_transpose_are_one_pass() -> None:
+    """The reshape keeps TensorFlow from folding the bias into the product, as in Keras' Tensordot."""
+    d = Drawing()
+    product = d.node("product", "MatMul", d.input("x", f32(16, 32)), type_=f32(16, 32))
+    flat = d.node("flat", "Reshape", product, d.constant("to", np.array([16, 32], np.int32)))
+    bias = d.node("bias", "BiasAdd", flat, d.input("b", f32(32)))
+    graph = d.graph(returned=[d.node("y", "BatchMatMulV2", heads(bias, d), type_=f32(4, 16, 16))])
+    assert not folded_nodes(graph)
+    assert clusters(graph) == [["flat", "bias", "heads/split", "heads/moved"]]
+
+
+def test_what_only_moves_or_fills_is_too_small() -> None:
+    d = Drawing()
+    moved = heads(d.input("x", f32(16, 32)), d)
+    dims, zero = d.constant("dims", np.array([2, 64], np.int32)), d.constant("zero", np.float32(0.0))
+    zeros = d.node("zeros", "Fill", dims, zero, type_=f32(2, 64))
+    p = d.constant("p", np.array([2, 1, 0], np.int32))
+    graph = d.graph(returned=[d.node("y", "Transpose", moved, p, type_=f32(8, 16, 4)), zeros])
+    assert not clusters(graph)
+    y = d.node("z", "AddV2", zeros, d.input("w", f32(2, 64)))
+    assert not clusters(d.graph(returned=[y]))
+
+
 @pytest.mark.parametrize(("op", "attributes"), [("Reshape", {}), ("Identity", {}), ("Squeeze", {"squeeze_dims": (1,)})])
 def test_views_at_the_edge_stay_views(op: str, attributes: dict[str, object]) -> None:
     """A reshape of an input, which others read as well, would be a copy inside of a cluster."""

@@ -123,9 +123,14 @@ def _is_foldable(graph: Graph, name: str, allowed: frozenset[str]) -> bool:
 
 
 def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config: Config) -> tuple[Reason, str] | None:
-    """Why a cluster is not worth a kernel, or None."""
+    """Why a cluster is not worth a kernel, or None.
+
+    To move elements is no reason for one, but a reason the more where others compute: a bias and the transpose behind
+    it are one pass over the elements instead of two.
+    """
     working = [n for n in members if n not in views and _works(graph, n)]
-    if len(working) < config.min_cluster_size:
+    moving = [n for n in members if n not in views and _moves(graph, n)]
+    if not working or len(working) + len(moving) < config.min_cluster_size:
         return Reason.TOO_SMALL, f"{len(working)} node(s) that do work"
     if len(working) < _SMALL_CLUSTER and all(_is_tiny(graph, n) for n in working):
         return Reason.TOO_SMALL, f"{len(working)} node(s) of a few elements each"
@@ -146,3 +151,8 @@ def _is_tiny(graph: Graph, name: str) -> bool:
 def _works(graph: Graph, name: str) -> bool:
     op = graph.nodes[name].op
     return OPS[op].kind is not Kind.MOVEMENT and op not in _IDLE
+
+
+def _moves(graph: Graph, name: str) -> bool:
+    op = graph.nodes[name].op
+    return OPS[op].kind is Kind.MOVEMENT and op not in _IDLE
