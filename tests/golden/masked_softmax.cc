@@ -83,9 +83,9 @@ STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 be
 
 void rows_0(void* task, i64 begin_row, i64 end_row) {
   const Call0 call = *static_cast<const Call0*>(task);
-  char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64));
+  char* tiles = static_cast<char*>(call.host->scratch(1, (call.d1 * 4 + 63) / 64 * 64));
   f32* add_tile = reinterpret_cast<f32*>(tiles + 0);
-  f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + 0 + (call.d1 * 4 + 63) / 64 * 64);
+  f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + 0);
   for (i64 row = begin_row; row < end_row; ++row) {
     Row0 state;
     for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state); });
@@ -99,7 +99,7 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_0*>(task);
   const Call0 call = *split.call;
   char* tiles = split.tiles;
-  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
@@ -108,7 +108,7 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
     Row0 state = split.rows[row];
     state.softmax = Row0{}.softmax;
     f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
+    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
     sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state);
     split.parts[unit] = state;
   }
@@ -119,7 +119,7 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_1*>(task);
   const Call0 call = *split.call;
   char* tiles = split.tiles;
-  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
@@ -128,7 +128,7 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
     Row0 state = split.rows[row];
     state.softmax_4 = Row0{}.softmax_4;
     f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
+    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
     sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state);
     split.parts[unit] = state;
   }
@@ -139,7 +139,7 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
   const auto& split = *static_cast<const Split0_2*>(task);
   const Call0 call = *split.call;
   char* tiles = split.tiles;
-  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   const i64 length = call.d1;
   for (i64 unit = begin_unit; unit < end_unit; ++unit) {
     const i64 row = unit / split.blocks;
@@ -147,7 +147,7 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
     const i64 end = begin + 4096 < length ? begin + 4096 : length;
     Row0 state = split.rows[row];
     f32* add_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
-    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0 + (call.d1 * 4 + 63) / 64 * 64);
+    f32* softmax_3_tile = reinterpret_cast<f32*>(tiles + row * tile_bytes + 0);
     sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state);
     split.parts[unit] = state;
   }
@@ -162,7 +162,7 @@ i64 bytes_0(const Call0& call) {
   if (!splits_0(call)) return 0;
   const i64 blocks = (call.d1 + 4095) / 4096;
   const i64 results = ((1 + blocks) * i64(sizeof(Row0)) + 63) / 64 * 64;
-  return call.d0 * (3 * call.d2) * (results + (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64);
+  return call.d0 * (3 * call.d2) * (results + (call.d1 * 4 + 63) / 64 * 64);
 }
 
 void launch_0(Call0& call, char* own) {
@@ -176,7 +176,7 @@ void launch_0(Call0& call, char* own) {
   auto* parts = rows + count;
   for (i64 row = 0; row < count; ++row) rows[row] = Row0{};
   char* tiles = own + count * (((1 + blocks) * i64(sizeof(Row0)) + 63) / 64 * 64);
-  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64 + (call.d1 * 4 + 63) / 64 * 64;
+  const i64 tile_bytes = (call.d1 * 4 + 63) / 64 * 64;
   Split0_0 task_0 = {&call, blocks, rows, parts, tiles};
   host->parallel_for(host->context, count * blocks, i64(1297), split_0_0, &task_0);
   for (i64 unit = 0; unit < count * blocks; ++unit) {

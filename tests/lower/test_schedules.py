@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from tests.lower.building import compiled, lowered
 from tests.lower.compiled import Host
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.types import DType, TensorType, shape_of
-from tf_stitch.lower.cpu import Driver
+from tf_stitch.lower.cpu import Driver, tiles_in_place
+from tf_stitch.lower.kernel import Compute, Statement
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.target import Target
+from tf_stitch.render.cpp import render
 
 AVX512 = Target.baseline("x86-64-v4")
 CHANNELS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 33, 48, 64, 128, 192, 511, 512)
@@ -58,12 +62,51 @@ def test_memory_is_passed_through_once(channels: int, down: bool) -> None:
     assert loops == (["n", "row"] if down else ["row", "n"])
 
 
-def test_what_is_dear_is_computed_once_for_all_rows() -> None:
+@pytest.mark.parametrize(("function", "order"), [("neg", ["row", "n"]), ("exp", ["n", "row"])])
+def test_what_is_dear_is_computed_once_for_all_rows(function: str, order: list[str]) -> None:
+    """The planner keeps it in scratch; printers do not rely on that."""
     b = BodyBuilder(FUNCTIONS, REDUCERS)
     x, scale = (b.input(TensorType(DType.F32, shape_of(*dims))) for dims in (("B", 256), (256,)))
-    made = lowered(b.finish([b.apply("mul", x, b.apply("exp", scale))]), target=AVX512)
-    for nest, schedule in zip(made.kernel.nests, made.schedules, strict=True):
-        assert schedule.driver is not Driver.COLUMNS or nest.outer
-    text = made.source.text
-    of_rows = text[text.rindex("for (i64 row = begin_row") :] if "begin_row" in text else ""
-    assert "exp(" not in of_rows
+    made = lowered(b.finish([b.apply("mul", x, b.apply("neg", scale))]), target=AVX512)
+    (nest,), (sweep,) = made.kernel.nests, made.kernel.nests[0].sweeps
+
+    def of(s: Statement) -> Statement:
+        return replace(s, function=function) if isinstance(s, Compute) and s.function == "neg" else s
+
+    nest = replace(nest, sweeps=(replace(sweep, elements=tuple(map(of, sweep.elements))),))
+    text = render(replace(made.kernel, nests=(nest,)), made.schedules).text
+    assert re.findall(r"for \(i64 (row|n) =", text) == order
+
+
+# -- tiles -----------------------------------------------------------------------------------------------------
+
+
+def masked_softmax(columns: int | str, *, twice: bool = False) -> Body:
+    """twice: what is exponentiated is read once more in the last sweep."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x, mask = (b.input(TensorType(DType.F32, shape_of("B", columns))) for _ in range(2))
+    t = b.apply("add", b.apply("erf", x), mask)
+    e = b.apply("exp", b.apply("sub", t, b.reduce("max", t, [1], keep_dims=True)))
+    y = b.apply("div", e, b.reduce("sum", e, [1], keep_dims=True))
+    return b.finish([b.apply("mul", y, t) if twice else y])
+
+
+@pytest.mark.parametrize(("twice", "places"), [(False, [2]), (True, [1, 1])])
+def test_a_tile_takes_the_place_of_one_that_is_read_for_the_last_time(twice: bool, places: list[int]) -> None:
+    (nest,) = lowered(masked_softmax("N", twice=twice)).kernel.nests
+    assert [len(place) for place in tiles_in_place(nest)] == places
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_tiles_in_one_place_hold_what_they_should(twice: bool) -> None:
+    (kernel,) = compiled([lowered(masked_softmax("N", twice=twice), f"twice{twice}")])
+    rng = np.random.default_rng(7)
+    for rows, columns in ((3, 40), (1, 30_000), (5, 4097)):
+        x, mask = (rng.standard_normal((rows, columns)).astype(np.float32) for _ in range(2))
+        t = np.vectorize(math.erf)(x) + mask.astype(np.float64)
+        e = np.exp(t - t.max(axis=1, keepdims=True))
+        expected = e / e.sum(axis=1, keepdims=True) * (t if twice else 1)
+        (plain,) = kernel([x, mask])
+        (split,) = kernel([x, mask], Host(threads=4, order="strided"))
+        np.testing.assert_allclose(plain, expected, rtol=2e-5, atol=1e-9)
+        np.testing.assert_array_equal(plain, split)

@@ -118,6 +118,41 @@ def row_invariant(nest: Nest) -> frozenset[str]:
     return frozenset(found)
 
 
+def tiles_in_place(nest: Nest) -> list[list[Buffer]]:
+    """Tiles that share memory, together: each takes an element's place once the one before is read for the last time.
+
+    softmax      max of t       t -> tile
+                 sum of e       tile -> exp(t - max) -> the same place of the same tile
+                 e / sum        tile -> output
+    """
+    stores: dict[Buffer, tuple[int, int, Access]] = {}  # sweep, statement
+    loads: dict[Buffer, tuple[int, int]] = {}
+    for number, sweep in enumerate(nest.sweeps):
+        for position, s in enumerate(sweep.elements):
+            if isinstance(s, Store):
+                stores[s.access.buffer] = number, position, s.access
+            elif isinstance(s, Load):
+                loads[s.access.buffer] = number, position
+
+    def follows(tile: Buffer, before: Buffer) -> bool:
+        *stored, access = stores[tile]
+        other = stores[before][-1]
+        return (
+            (tile.dtype, tile.size) == (before.dtype, before.size)
+            and (access.strides, access.offset) == (other.strides, other.offset)
+            and loads.get(before, stores[before][:2]) < tuple(stored)
+        )
+
+    found: list[list[Buffer]] = []
+    for tile in sorted(nest.tiles, key=lambda t: stores[t][:2]):
+        place = next((place for place in found if follows(tile, place[-1])), None)
+        if place is None:
+            found.append([tile])
+        else:
+            place.append(tile)
+    return found
+
+
 def _by_columns(nest: Nest, native: int) -> bool:
     """Whether to keep parameters in registers down the rows."""
     if nest.reductions or len(nest.outer) != 1 or not nest.inner[-1].is_static:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_stitch.ir.types import Dim, DType
-from tf_stitch.lower.cpu import Driver, Schedule, row_invariant
+from tf_stitch.lower.cpu import Driver, Schedule, row_invariant, tiles_in_place
 from tf_stitch.lower.kernel import Accumulate, Buffer, Compute, Place, Reduction, Statement, Store, Sweep
 from tf_stitch.lower.launches import PLAIN
 from tf_stitch.ops import REDUCERS, is_heavy
@@ -202,18 +202,18 @@ class NestPrinter:
             return []
         lines: list[str] = []
         offset = "0"
-        for tile in self.nest.tiles:
-            size = f"{dim(tile.size, 'call.')} * {tile.dtype.size}"
-            base = "tiles" if shared_row is None else f"tiles + {shared_row} * tile_bytes"
-            lines.append(
-                f"{STORAGE[tile.dtype]}* {tile.name} = reinterpret_cast<{STORAGE[tile.dtype]}*>({base} + {offset});"
-            )
+        base = "tiles" if shared_row is None else f"tiles + {shared_row} * tile_bytes"
+        for place in tiles_in_place(self.nest):
+            for tile in place:
+                type_ = STORAGE[tile.dtype]
+                lines.append(f"{type_}* {tile.name} = reinterpret_cast<{type_}*>({base} + {offset});")
+            size = f"{dim(place[0].size, 'call.')} * {place[0].dtype.size}"
             offset = f"{offset} + ({size} + 63) / 64 * 64"
         return lines
 
     def _tile_bytes(self, scope: str = "call.") -> str:
-        parts = [f"({dim(t.size, scope)} * {t.dtype.size} + 63) / 64 * 64" for t in self.nest.tiles]
-        return " + ".join(parts) or "0"
+        tiles = [place[0] for place in tiles_in_place(self.nest)]
+        return " + ".join(f"({dim(t.size, scope)} * {t.dtype.size} + 63) / 64 * 64" for t in tiles) or "0"
 
     def _row_length(self) -> str:
         return dim(self.nest.inner[-1], "call.")
