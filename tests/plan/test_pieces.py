@@ -181,3 +181,14 @@ def test_dims_that_are_no_product_are_refused() -> None:
     with pytest.raises(Unsupported) as refused:
         b.concat([b.input(f32("S", 3)), b.input(f32("T", 3))], 0)
     assert refused.value.reason is Reason.UNKNOWN_DIM
+
+
+def test_pieces_of_one_form_are_printed_once() -> None:
+    def build(b: BodyBuilder) -> list[int]:
+        pieces = [b.apply("exp", b.input(f32("B", 16))) for _ in range(12)]
+        return [b.concat(pieces, 1)]
+
+    _, kernel = made(build, B=3)
+    assert len(kernel.nests) > 1
+    scheduled, schedules = schedule(kernel, TARGET)
+    assert render(scheduled, schedules).text.count("struct Call") == 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tf_stitch.ir.types import Dim
 from tf_stitch.lower.cpu import Driver, Schedule
 from tf_stitch.lower.kernel import Buffer, Kernel, Place
 from tf_stitch.lower.launches import launches
@@ -73,7 +74,7 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
         *(f"  [[maybe_unused]] const i64 {s.symbol} = symbols[{n}];" for n, s in enumerate(kernel.symbols)),
     ]
     for number, (_, use) in enumerate(nests):
-        values = [*map(_address, use.buffers), *map(dim, use.dims), "host"]
+        values = [*map(_address, use.buffers, use.offsets), *map(dim, use.dims), "host"]
         lines.append(f"  Call{use.form} call_{number} = {{{', '.join(values)}}};")
     own = [number for number, (printer, _) in enumerate(nests) if printer.needs_memory]
     if kernel.scratch or own:
@@ -90,9 +91,9 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
             ]
         lines.append("  char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;")
         for number, (printer, use) in enumerate(nests):
-            for field, b in zip(printer.form.buffers, use.buffers, strict=True):
+            for field, b, offset in zip(printer.form.buffers, use.buffers, use.offsets, strict=True):
                 if b.place is Place.SCRATCH:
-                    pointer = f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + {b.name}_offset)"
+                    pointer = f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + {b.name}_offset){_behind(offset)}"
                     lines.append(f"  call_{number}.{field.name} = {pointer};")
     for together in launches(kernel, schedules):
         number = together[-1]  # of a nest that is joined with the one before: it launches both
@@ -112,11 +113,17 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
     return [*lines, "}", ""]
 
 
-def _address(b: Buffer) -> str:
+def _address(b: Buffer, offset: Sequence[Dim]) -> str:
     """Scratch has none yet."""
     if b.place is Place.INPUT:
         return f"static_cast<const {STORAGE[b.dtype]}*>(inputs[{b.index}].data)"
-    return f"static_cast<{STORAGE[b.dtype]}*>(outputs[{b.index}])" if b.place is Place.OUTPUT else "nullptr"
+    if b.place is Place.SCRATCH:
+        return "nullptr"
+    return f"static_cast<{STORAGE[b.dtype]}*>(outputs[{b.index}]){_behind(offset)}"
+
+
+def _behind(offset: Sequence[Dim]) -> str:
+    return "".join(f" + {dim(term)}" for term in offset)
 
 
 def _shape(kernel: Kernel) -> list[str]:

@@ -45,15 +45,21 @@ class Form:
 
 @dataclass(frozen=True)
 class Use:
-    """How one nest uses a form: its own buffers and dims, in the order of the form's."""
+    """How one nest uses a form: its own buffers and dims, in the order of the form's.
+
+    offsets: of each buffer, where in it the pointer points: at a piece of it, or at its beginning.
+    """
 
     form: int
     buffers: tuple[Buffer, ...]
+    offsets: tuple[tuple[Dim, ...], ...]
     dims: tuple[Dim, ...]
 
 
 def forms_of(nests: Sequence[Nest], schedules: Sequence[Schedule]) -> tuple[list[Form], list[Use]]:
     """The forms of a kernel's nests, numbered after the first nest of each, and for each nest its use of one."""
+    pointed = [_pointed(nest) for nest in nests]
+    nests = [nest for nest, _ in pointed]
     apart = {n for n, s in enumerate(schedules) if s.joined} | {n - 1 for n, s in enumerate(schedules) if s.joined}
     exact = [_numbered(nest) for nest in nests]
     open_ = [_numbered(_with_open_length(nest, s)) for nest, s in zip(nests, schedules, strict=True)]
@@ -74,10 +80,33 @@ def forms_of(nests: Sequence[Nest], schedules: Sequence[Schedule]) -> tuple[list
         if number in apart or key not in known:
             known[key] = len(forms)
             forms.append(Form(nest, tuple(found.buffers), tuple(found.symbols)))
-            uses.append(Use(len(forms) - 1, tuple(found.buffers), _dims(found, nests[number])))
-        else:
-            uses.append(Use(known[key], tuple(found.buffers), _dims(found, nests[number])))
+        accesses = [pointed[number][1].get(b) or Access(b, ()) for b in found.buffers]
+        buffers, offsets = tuple(a.buffer for a in accesses), tuple(a.offset for a in accesses)
+        uses.append(Use(known[key], buffers, offsets, _dims(found, nests[number])))
     return forms, uses
+
+
+def _pointed(nest: Nest) -> tuple[Nest, dict[Buffer, Access]]:
+    """The nest with each piece that it stores as a buffer of its own, and where that is.
+
+    So the nests that make the pieces of a concatenation, alike but for where these are, are of one form.
+    """
+    found: dict[Buffer, Access] = {}
+
+    def pointed(s: Statement) -> Statement:
+        if not isinstance(s, Store) or not s.access.offset:
+            return s
+        at = replace(s.access, strides=())
+        names = {access: buffer for buffer, access in found.items()}
+        piece = names.get(at) or replace(at.buffer, name=f"{at.buffer.name}_piece{len(found)}")
+        found[piece] = at
+        return replace(s, access=Access(piece, s.access.strides))
+
+    def statements(part: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(map(pointed, part))
+
+    sweeps = tuple(Sweep(statements(sweep.row), statements(sweep.elements)) for sweep in nest.sweeps)
+    return replace(nest, sweeps=sweeps, finish=statements(nest.finish)), found
 
 
 def _dims(found: _Numbering, nest: Nest) -> tuple[Dim, ...]:
