@@ -31,7 +31,7 @@ from tf_stitch.ir.verify import BrokenInvariant, unbound_symbols, verify_body
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 
 
-def f32(*dims: int | str) -> TensorType:
+def f32(*dims: int | str | Dim) -> TensorType:
     return TensorType(DType.F32, shape_of(*dims))
 
 

@@ -64,6 +64,26 @@ def test_what_reads_scratch_waits() -> None:
     assert of(made) == [[0], [1]]
 
 
+def test_pieces_of_one_output_are_one_loop() -> None:
+    b = builder()
+    inputs = [b.input(f32("B", width)) for width in (3, 18, 64)]
+    made = lowered(b.finish([b.concat([b.apply("neg", x) for x in inputs], 1)]))
+    assert of(made) == [[0, 1, 2]]
+    (kernel,) = compiled([made])
+    arrays = [np.random.default_rng(width).standard_normal((50, width)).astype(np.float32) for width in (3, 18, 64)]
+    for host in (Host(), Host(threads=2, order="reversed", chunk=7), Host(threads=3, pool=3, chunk=1)):
+        (found,) = kernel(list(arrays), host)
+        np.testing.assert_array_equal(found, -np.concatenate(arrays, 1))
+
+
+def test_a_piece_that_another_reads_is_waited_for() -> None:
+    b = builder()
+    total = b.reduce("sum", b.input(f32(10, 6)), [0], keep_dims=True)
+    shifted = b.apply("sub", total, b.reduce("max", total, [1], keep_dims=True))
+    made = lowered(b.finish([b.concat([total, shifted], 1)]))
+    assert of(made) == [[0], [1]]
+
+
 def test_what_is_more_than_a_loop_stands_alone() -> None:
     b = builder()
     outputs = [b.apply("exp", b.input(f32(n))) for n in (10, 20)]

@@ -2,8 +2,9 @@
 
     100 columns, a few us each        ->    one loop over the rows of all of them: one wake-up of the threads, one join
 
-They are consecutive, and none waits for another: whatever one of them stores no other one touches. Neither does one
-store into the memory of an input that another one reads (Kernel.forwards).
+They are consecutive, and none waits for another: whatever one of them stores no other one reads. Neither does one
+store into the memory of an input that another one reads (Kernel.forwards). Several may store pieces of one output: no
+element is stored twice.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ def launches(kernel: Kernel, schedules: Sequence[Schedule]) -> list[list[int]]:
         forwards.setdefault(output, set()).add(source)
     found: list[list[int]] = []
     stored: set[_Memory] = set()
-    touched: set[_Memory] = set()
+    read: set[_Memory] = set()
     open_ = False  # whether the last of `found` takes more
     for number, (nest, schedule) in enumerate(zip(kernel.nests, schedules, strict=True)):
         rows_of_next = number + 1 < len(schedules) and schedules[number + 1].joined
         plain = schedule.driver in PLAIN and not rows_of_next
-        stores, touches = _stored(nest, forwards), _touched(nest)
-        waits = bool(stored & touches or touched & stores)
+        stores, reads = _stored(nest, forwards), _read(nest)
+        waits = bool(stored & reads or read & stores)
         if schedule.joined:
             found[-1].append(number)
         elif open_ and plain and not waits:
             found[-1].append(number)
             stored |= stores
-            touched |= touches
+            read |= reads
         else:
             found.append([number])
-            stored, touched = set(stores), set(touches)
+            stored, read = set(stores), set(reads)
         open_ = plain
     return found
 
@@ -52,9 +53,9 @@ def _stored(nest: Nest, forwards: Mapping[int, set[int]]) -> set[_Memory]:
     return stores | {(Place.INPUT, i) for o in outputs for i in forwards.get(o, ())}
 
 
-def _touched(nest: Nest) -> set[_Memory]:
-    """All that a nest reads or writes."""
-    return {_memory(s.access) for s in _accesses(nest)} | {_memory(r.source) for r in nest.repeats}
+def _read(nest: Nest) -> set[_Memory]:
+    loads = {_memory(s.access) for s in _accesses(nest) if isinstance(s, Load)}
+    return loads | {_memory(r.source) for r in nest.repeats}
 
 
 def _memory(access: Access) -> _Memory:
