@@ -35,6 +35,12 @@ STITCH_INLINE V at_most(V x, V number) {
 // NaN stays NaN, and -0 becomes 0
 template <class V>
 STITCH_INLINE V relu(V x) {
+#ifdef STITCH_AVX512
+  // One instruction: 0 for zeros and what is below, by a table of four bits a class of numbers.
+  if constexpr (same<V, Vec<f32, 16>>) {
+    return __builtin_ia32_fixupimmps512_mask(x, x, fill<Vec<i32, 16>>(0x18181811), 0, -1, 4);
+  } else
+#endif
   return x <= 0 ? V{} : x;
 }
 
