@@ -13,10 +13,10 @@ it cannot overwrite what the first has still to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tf_stitch.ir.types import Dim, product
-from tf_stitch.lower.kernel import Access, Buffer, Load, Nest, Place, Statement, Store
+from tf_stitch.lower.kernel import Access, Buffer, Load, Nest, Place, Store, statements
 
 _ZERO = Dim(0)
 
@@ -32,7 +32,7 @@ def may_join(rows: Nest, down: Nest) -> bool:
     if any(isinstance(s, Store) for s in first):
         return False
     stored: dict[Buffer, list[Access]] = {}
-    for s in _statements(rows):
+    for s in statements(rows):
         if isinstance(s, Store):
             stored.setdefault(s.access.buffer, []).append(s.access)
     loads = [s.access for s in first if isinstance(s, Load)]
@@ -42,7 +42,7 @@ def may_join(rows: Nest, down: Nest) -> bool:
 
 
 def _is_read_by(nest: Nest, access: Access) -> bool:
-    return any(isinstance(s, Load) and s.access.buffer == access.buffer for s in _statements(nest))
+    return any(isinstance(s, Load) and s.access.buffer == access.buffer for s in statements(nest))
 
 
 def _same_rows(rows: Nest, store: Access, down: Nest, load: Access) -> bool:
@@ -53,13 +53,6 @@ def _same_rows(rows: Nest, store: Access, down: Nest, load: Access) -> bool:
     width = product(rows.inner) if any(s != _ZERO for s in store.strides[1:]) else Dim(1)
     reach = down.outer[0] if across != _ZERO else Dim(1)
     return stride == width == reach
-
-
-def _statements(nest: Nest) -> Iterator[Statement]:
-    for sweep in nest.sweeps:
-        yield from sweep.row
-        yield from sweep.elements
-    yield from nest.finish
 
 
 def joined(nests: Sequence[Nest], rows: Sequence[bool], down: Sequence[bool]) -> frozenset[int]:

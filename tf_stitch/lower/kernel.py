@@ -13,7 +13,7 @@ A name is assigned once within a nest. A name assigned in `row` is a scalar, one
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.types import ONE, Dim, DType, TensorType
@@ -157,6 +157,14 @@ class Nest:
     tiles: tuple[Buffer, ...]
     nanoseconds: float
     repeats: tuple[Repeat, ...] = ()
+
+
+def statements(nest: Nest) -> Iterator[Statement]:
+    """All statements of a nest, in order."""
+    for sweep in nest.sweeps:
+        yield from sweep.row
+        yield from sweep.elements
+    yield from nest.finish
 
 
 def runs_down(outer: Sequence[Dim], accesses: Iterable[Access]) -> bool:

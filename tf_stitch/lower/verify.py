@@ -33,6 +33,7 @@ from tf_stitch.lower.kernel import (
     Place,
     Reduced,
     Store,
+    statements,
 )
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.verify import check, naming, sampled_symbols
@@ -134,14 +135,6 @@ def _verify_order(kernel: Kernel) -> None:
             check(buffer.size == type_.size and buffer.dtype is type_.dtype, f"{buffer.name} is a {type_}")
         else:
             check(buffer in kernel.scratch, f"{buffer.name} is the kernel's scratch")
-
-
-def statements(nest: Nest) -> Iterator[Statement]:
-    """All statements of a nest, in order."""
-    for sweep in nest.sweeps:
-        yield from sweep.row
-        yield from sweep.elements
-    yield from nest.finish
 
 
 def _verify_nest(nest: Nest) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.types import Dim
 from tf_stitch.lower.cpu import Driver, Schedule
-from tf_stitch.lower.kernel import Buffer, Kernel, Place
+from tf_stitch.lower.kernel import Buffer, Kernel, Place, statements
 from tf_stitch.lower.launches import launches
 from tf_stitch.render.c_family import STORAGE, dim, headers
 from tf_stitch.render.cpp_down import DownPrinter
@@ -55,9 +55,13 @@ def _printers(forms: Sequence[Form], uses: Sequence[Use], schedules: Sequence[Sc
 
 
 def _preamble(kernel: Kernel, down: bool) -> list[str]:
-    statements = [s for nest in kernel.nests for part in (*nest.sweeps,) for s in (*part.row, *part.elements)]
-    statements += [s for nest in kernel.nests for s in nest.finish]
-    includes = ["core.h", "launch.h", "loop.h", *(["down.h"] if down else []), *headers(statements)]
+    includes = [
+        "core.h",
+        "launch.h",
+        "loop.h",
+        *(["down.h"] if down else []),
+        *headers([s for nest in kernel.nests for s in statements(nest)]),
+    ]
     return [
         f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
         *(f'#include "prelude/cpu/{name}"' for name in includes),

@@ -84,12 +84,7 @@ class DownPrinter(NestPrinter):
         return f"const Call{self.number} call = *down.call;"
 
     def _over_columns(self, body: list[str]) -> list[str]:
-        lanes, narrow = self.schedule.lanes, self.schedule.narrow
-        loop = {
-            "both": f"for_lanes<{lanes}, {narrow}>",
-            "wide": f"for_wide_lanes<{lanes}>",
-            "narrow": f"for_narrow_lanes<{narrow}>",
-        }[self.schedule.body]
+        loop = self._vector_loop()
         return [
             f"{loop}(columns.begin, columns.end, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
             "  constexpr int L = decltype(width)::lanes;",
@@ -236,7 +231,9 @@ class DownPrinter(NestPrinter):
 
     def _bytes(self) -> list[str]:
         """The totals', and where it is SPLIT the parts'."""
-        totals = " + ".join(f"(down.rows * down.columns * {self._total_size(r)} + 63) / 64 * 64" for r in self._all())
+        totals = " + ".join(
+            f"(down.rows * down.columns * {self._total_size(r)} + 63) / 64 * 64" for r in self.nest.reductions
+        )
         return [
             f"i64 bytes_{self.number}(const Call{self.number}& call) {{",
             *("  " + line for line in self._cut()),
@@ -244,9 +241,6 @@ class DownPrinter(NestPrinter):
             "}",
             "",
         ]
-
-    def _all(self) -> tuple[Reduction, ...]:
-        return self.nest.reductions
 
     def _total_size(self, r: Reduction) -> int:
         return 8 if accumulator_type(r) == "f64" else r.dtype.size
@@ -268,7 +262,7 @@ class DownPrinter(NestPrinter):
     def _launches(self) -> list[str]:
         n = self.number
         lines = self._cut()
-        for r in self._all():
+        for r in self.nest.reductions:
             lines.append(f"down.{r.name}_total = reinterpret_cast<decltype(down.{r.name}_total)>(own);")
             lines.append(f"own += (down.rows * down.columns * {self._total_size(r)} + 63) / 64 * 64;")
         lines.append("down.parts = own;")

@@ -126,14 +126,18 @@ class NestPrinter:
             "",
         ]
 
-    def _loops(self, body: list[str], fold: list[str], reductions: list[tuple[int, Reduction]]) -> list[str]:
-        """The vector loop, within loops over the inner axes before the last."""
+    def _vector_loop(self) -> str:
+        """The prelude's loop over the vector axis."""
         lanes, narrow = self.schedule.lanes, self.schedule.narrow
-        loop = {
+        return {
             "both": f"for_lanes<{lanes}, {narrow}>",
             "wide": f"for_wide_lanes<{lanes}>",
             "narrow": f"for_narrow_lanes<{narrow}>",
         }[self.schedule.body]
+
+    def _loops(self, body: list[str], fold: list[str], reductions: list[tuple[int, Reduction]]) -> list[str]:
+        """The vector loop, within loops over the inner axes before the last."""
+        loop = self._vector_loop()
         vector = [
             f"{loop}(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
             "  constexpr int L = decltype(width)::lanes;",
