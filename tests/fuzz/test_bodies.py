@@ -23,6 +23,7 @@ from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.passes.canonical import canonical_order, canonical_symbols
 from tf_stitch.passes.unroll import unroll_short_reductions
+from tf_stitch.passes.zeros import without_dear_zeros
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.target import Target
 from tf_stitch.plan.verify import verify_plan
@@ -63,9 +64,11 @@ def test_a_kernel_computes_what_its_body_does(case: Case) -> None:
 @tries(100)
 @given(cases())
 def test_passes_over_bodies_keep_what_they_compute(case: Case) -> None:
-    body = unroll_short_reductions(case.body)
-    verify_body(body, FUNCTIONS, REDUCERS)
-    assert_alike(_evaluated(body, case), _evaluated(case.body, case), body)
+    body = case.body
+    for a_pass in (unroll_short_reductions, without_dear_zeros):
+        before, body = body, a_pass(body)
+        verify_body(body, FUNCTIONS, REDUCERS)
+        assert_alike(_evaluated(body, case), _evaluated(before, case), body)
     found = canonical_order(body)
     ordered = found.body
     verify_body(ordered, FUNCTIONS, REDUCERS)

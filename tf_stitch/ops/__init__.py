@@ -1,7 +1,19 @@
 """The op table. Importing this package fills it."""
 
 from tf_stitch.ops import composite, elementwise, movement, normalization, reduction
-from tf_stitch.ops.opdef import FUNCTIONS, OPS, REDUCERS, Cost, Function, Kind, OpDef, Operands, Reducer, is_heavy
+from tf_stitch.ops.opdef import (
+    FUNCTIONS,
+    OPS,
+    REDUCERS,
+    Cost,
+    Function,
+    Kind,
+    OpDef,
+    Operands,
+    Reducer,
+    ZeroSign,
+    is_heavy,
+)
 
 __all__ = [
            "FUNCTIONS",
@@ -13,6 +25,7 @@ __all__ = [
            "OpDef",
            "Operands",
            "Reducer",
+           "ZeroSign",
            "composite",
            "elementwise",
            "is_heavy",

@@ -21,6 +21,7 @@ from tf_stitch.ops.opdef import (
     Kind,
     OpDef,
     Operands,
+    ZeroSign,
     define,
     define_op,
     elementwise,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tf_stitch.ir.body import BodyBuilder
 
 HEAVY = Cost.HEAVY
+PASSED, HIDDEN = ZeroSign.PASSED, ZeroSign.HIDDEN
 BOOLS = frozenset({DType.BOOL})
 HALVES_TOO = with_halves(FLOATS)
 
@@ -130,6 +132,14 @@ def _minimum(x: Array, y: Array) -> Array:
     return np.where((x < y) | np.isnan(x), x, y)
 
 
+def _at_least(x: Array, number: Array) -> Array:
+    return np.where(number > x, number, x)
+
+
+def _at_most(x: Array, number: Array) -> Array:
+    return np.where(number < x, number, x)
+
+
 def _floor_mod(x: Array, y: Array) -> Array:
     """`google_floor_fmod` of core/kernels/cwise_ops.h: it keeps the sign of a zero, unlike NumPy's."""
     if x.dtype.kind == "i":
@@ -160,14 +170,17 @@ def _selu(x: Array) -> Array:
 
 elementwise("Add AddV2", Function("add", 2, np.add, "{0} + {1}"))
 elementwise("Sub", Function("sub", 2, np.subtract, "{0} - {1}"))
-elementwise("Mul", Function("mul", 2, np.multiply, "{0} * {1}"))
+elementwise("Mul", Function("mul", 2, np.multiply, "{0} * {1}", zero_sign=PASSED))
 elementwise("RealDiv", Function("div", 2, np.divide, "{0} / {1}", HEAVY, FLOATS))
 expand_function("Div", "div", "floats only: the integer op can fail")
 elementwise("DivNoNan", Function("div_no_nan", 2, _div_no_nan, "div_no_nan({0}, {1})", HEAVY, FLOATS))
 elementwise("MulNoNan", Function("mul_no_nan", 2, _mul_no_nan, "mul_no_nan({0}, {1})", dtypes=FLOATS))
 define(
-    Function("maximum", 2, _maximum, "max({0}, {1})", cpp_number="at_least({0}, {1})"),
-    Function("minimum", 2, _minimum, "min({0}, {1})", cpp_number="at_most({0}, {1})"),
+    Function("maximum", 2, _maximum, "max({0}, {1})", zero_sign=PASSED),
+    Function("minimum", 2, _minimum, "min({0}, {1})", zero_sign=PASSED),
+    # One instruction, for a {1} that is not NaN; of zeros the first. Put in by passes/zeros.py.
+    Function("at_least", 2, _at_least, "at_least({0}, {1})", dtypes=FLOATS, zero_sign=PASSED),
+    Function("at_most", 2, _at_most, "at_most({0}, {1})", dtypes=FLOATS, zero_sign=PASSED),
 )
 
 
@@ -188,10 +201,10 @@ define_op(
     OpDef(("Maximum",), Kind.ELEMENTWISE, _extreme("maximum")),
     OpDef(("Minimum",), Kind.ELEMENTWISE, _extreme("minimum")),
 )
-elementwise("Neg", Function("neg", 1, np.negative, "-{0}"))
-elementwise("Abs", Function("abs", 1, np.abs, "abs({0})"))
-elementwise("Sign", Function("sign", 1, _sign, "sign({0})"))
-elementwise("Square", Function("square", 1, _square, "square({0})"))
+elementwise("Neg", Function("neg", 1, np.negative, "-{0}", zero_sign=PASSED))
+elementwise("Abs", Function("abs", 1, np.abs, "abs({0})", zero_sign=HIDDEN, no_minus_zero=True))
+elementwise("Sign", Function("sign", 1, _sign, "sign({0})", zero_sign=PASSED))
+elementwise("Square", Function("square", 1, _square, "square({0})", zero_sign=HIDDEN, no_minus_zero=True))
 elementwise(
     "Reciprocal Inv",
     Function("reciprocal", 1, _reciprocal, "reciprocal({0})", HEAVY, FLOATS),
@@ -292,35 +305,50 @@ def _analytic(
     ulps: float,
     domain: tuple[float, float],
     notes: str = "",
+    zeros: tuple[ZeroSign, bool] = (ZeroSign.PASSED, False),
 ) -> None:
-    """A float function of one operand that is called in C++ as it is here."""
+    """A float function of one operand that is called in C++ as it is here.
+
+    zeros: its `zero_sign` and `no_minus_zero`.
+    """
     name = tf_names.split(maxsplit=1)[0].lower()
     elementwise(
         tf_names,
         Function(
-            name, 1, _precise(reference), f"{name}({{0}})", HEAVY, FLOATS, header=header, domain=domain, ulps=ulps
+            name,
+            1,
+            _precise(reference),
+            f"{name}({{0}})",
+            HEAVY,
+            FLOATS,
+            zero_sign=zeros[0],
+            no_minus_zero=zeros[1],
+            header=header,
+            domain=domain,
+            ulps=ulps,
         ),
         notes,
     )
 
 
-_analytic("math_exp.h", "Exp", np.exp, 1.0, (-80, 80))
+_POSITIVE = (HIDDEN, True)
+_analytic("math_exp.h", "Exp", np.exp, 1.0, (-80, 80), zeros=_POSITIVE)
 _analytic("math_exp.h", "Expm1", np.expm1, 2.0, (-20, 20))
-_analytic("math_exp.h", "Log", np.log, 1.0, (0, 1e6))
+_analytic("math_exp.h", "Log", np.log, 1.0, (0, 1e6), zeros=(HIDDEN, False))
 _analytic("math_exp.h", "Log1p", np.log1p, 2.0, (-0.999, 1e3))
 _analytic("math_tanh.h", "Tanh", np.tanh, 3.0, (-10, 10))
-_analytic("math_tanh.h", "Sigmoid", _sigmoid, 3.0, (-30, 30))
-_analytic("math_exp.h", "Softplus", _softplus, 2.0, (-30, 30))
+_analytic("math_tanh.h", "Sigmoid", _sigmoid, 3.0, (-30, 30), zeros=_POSITIVE)
+_analytic("math_exp.h", "Softplus", _softplus, 2.0, (-30, 30), zeros=_POSITIVE)
 _analytic("math_tanh.h", "Erf", _scalar(math.erf), 3.5, (-5, 5), "of an infinite f64: ±1, where TensorFlow has NaN")
-_analytic("math_erfc.h", "Erfc", _scalar(math.erfc), 7.1, (-5, 8))
+_analytic("math_erfc.h", "Erfc", _scalar(math.erfc), 7.1, (-5, 8), zeros=(HIDDEN, False))
 _analytic("math_rare.h", "Sin", np.sin, 2.0, (-10, 10))
-_analytic("math_rare.h", "Cos", np.cos, 2.0, (-10, 10))
+_analytic("math_rare.h", "Cos", np.cos, 2.0, (-10, 10), zeros=(HIDDEN, False))
 _analytic("math_rare.h", "Tan", np.tan, 3.0, (-1.5, 1.5))
 _analytic("math_rare.h", "Asin", np.arcsin, 3.0, (-1, 1))
-_analytic("math_rare.h", "Acos", np.arccos, 3.0, (-1, 1))
+_analytic("math_rare.h", "Acos", np.arccos, 3.0, (-1, 1), zeros=(HIDDEN, False))
 _analytic("math_rare.h", "Atan", np.arctan, 3.0, (-10, 10))
 _analytic("math_rare.h", "Sinh", np.sinh, 3.0, (-10, 10))
-_analytic("math_rare.h", "Cosh", np.cosh, 3.0, (-10, 10))
+_analytic("math_rare.h", "Cosh", np.cosh, 3.0, (-10, 10), zeros=_POSITIVE)
 _analytic("math_rare.h", "Asinh", np.arcsinh, 3.0, (-100, 100))
 _analytic("math_rare.h", "Acosh", np.arccosh, 3.0, (1, 100))
 _analytic("math_rare.h", "Atanh", np.arctanh, 3.0, (-0.99, 0.99))
@@ -328,7 +356,7 @@ elementwise(
     "Atan2",
     Function("atan2", 2, _precise(np.arctan2), "atan2({0}, {1})", HEAVY, FLOATS, ulps=3.0, header="math_rare.h"),
 )
-elementwise("Sqrt", Function("sqrt", 1, np.sqrt, "sqrt({0})", HEAVY, FLOATS, domain=(0, 100)))
+elementwise("Sqrt", Function("sqrt", 1, np.sqrt, "sqrt({0})", HEAVY, FLOATS, zero_sign=PASSED, domain=(0, 100)))
 elementwise("Rsqrt", Function("rsqrt", 1, _precise(_rsqrt), "rsqrt({0})", HEAVY, FLOATS, domain=(0, 100), ulps=1.5))
 elementwise(
     "Xlogy",
@@ -354,9 +382,9 @@ elementwise("Xdivy", Function("xdivy", 2, _xdivy, "xdivy({0}, {1})", HEAVY, FLOA
 
 # -- rounding ----------------------------------------------------------------------------------------------
 
-elementwise("Floor", Function("floor", 1, np.floor, "floor({0})", dtypes=FLOATS))
-elementwise("Ceil", Function("ceil", 1, np.ceil, "ceil({0})", dtypes=FLOATS))
-define(Function("rint", 1, np.rint, "rint({0})", dtypes=FLOATS))
+elementwise("Floor", Function("floor", 1, np.floor, "floor({0})", dtypes=FLOATS, zero_sign=PASSED))
+elementwise("Ceil", Function("ceil", 1, np.ceil, "ceil({0})", dtypes=FLOATS, zero_sign=PASSED))
+define(Function("rint", 1, np.rint, "rint({0})", dtypes=FLOATS, zero_sign=PASSED))
 define_op(
     OpDef(
         ("Rint",),
@@ -366,14 +394,17 @@ define_op(
         notes="halves to even",
     )
 )
-define(Function("trunc", 1, np.trunc, "trunc({0})", dtypes=FLOATS))
+define(Function("trunc", 1, np.trunc, "trunc({0})", dtypes=FLOATS, zero_sign=PASSED))
 
 
 expand_function("Round", "rint", "halves to even; floats only, for of integers TensorFlow's kernel makes 0")
 
 # -- activations -------------------------------------------------------------------------------------------
 
-define(Function("relu", 1, _relu, "relu({0})"), Function("relu6", 1, _relu6, "relu6({0})"))
+define(
+    Function("relu", 1, _relu, "relu({0})", zero_sign=HIDDEN, no_minus_zero=True),
+    Function("relu6", 1, _relu6, "relu6({0})", zero_sign=HIDDEN, no_minus_zero=True),
+)
 
 
 def _rectified(b: BodyBuilder, x: Operands, function: str) -> int:
@@ -415,19 +446,23 @@ def _is_positive(b: BodyBuilder, value: int) -> int:
 
 # -- comparisons and logic ---------------------------------------------------------------------------------
 
-elementwise("Less", Function("less", 2, np.less, "{0} < {1}", to_bool=True))
-elementwise("LessEqual", Function("less_equal", 2, np.less_equal, "{0} <= {1}", to_bool=True))
-elementwise("Greater", Function("greater", 2, np.greater, "{0} > {1}", to_bool=True))
-elementwise("GreaterEqual", Function("greater_equal", 2, np.greater_equal, "{0} >= {1}", to_bool=True))
+elementwise("Less", Function("less", 2, np.less, "{0} < {1}", to_bool=True, zero_sign=HIDDEN))
+elementwise("LessEqual", Function("less_equal", 2, np.less_equal, "{0} <= {1}", to_bool=True, zero_sign=HIDDEN))
+elementwise("Greater", Function("greater", 2, np.greater, "{0} > {1}", to_bool=True, zero_sign=HIDDEN))
+elementwise(
+    "GreaterEqual", Function("greater_equal", 2, np.greater_equal, "{0} >= {1}", to_bool=True, zero_sign=HIDDEN)
+)
 elementwise("LogicalAnd", Function("logical_and", 2, np.logical_and, "{0} & {1}", dtypes=BOOLS))
 elementwise("LogicalOr", Function("logical_or", 2, np.logical_or, "{0} | {1}", dtypes=BOOLS))
 elementwise("LogicalNot", Function("logical_not", 1, np.logical_not, "~{0}", dtypes=BOOLS))
-elementwise("IsNan", Function("is_nan", 1, np.isnan, "is_nan({0})", dtypes=FLOATS, to_bool=True))
-elementwise("IsInf", Function("is_inf", 1, np.isinf, "is_inf({0})", dtypes=FLOATS, to_bool=True))
-elementwise("IsFinite", Function("is_finite", 1, np.isfinite, "is_finite({0})", dtypes=FLOATS, to_bool=True))
+elementwise("IsNan", Function("is_nan", 1, np.isnan, "is_nan({0})", dtypes=FLOATS, to_bool=True, zero_sign=HIDDEN))
+elementwise("IsInf", Function("is_inf", 1, np.isinf, "is_inf({0})", dtypes=FLOATS, to_bool=True, zero_sign=HIDDEN))
+elementwise(
+    "IsFinite", Function("is_finite", 1, np.isfinite, "is_finite({0})", dtypes=FLOATS, to_bool=True, zero_sign=HIDDEN)
+)
 define(
-    Function("equal", 2, np.equal, "{0} == {1}", to_bool=True),
-    Function("not_equal", 2, np.not_equal, "{0} != {1}", to_bool=True),
+    Function("equal", 2, np.equal, "{0} == {1}", to_bool=True, zero_sign=HIDDEN),
+    Function("not_equal", 2, np.not_equal, "{0} != {1}", to_bool=True, zero_sign=HIDDEN),
     Function("logical_xor", 2, np.logical_xor, "{0} ^ {1}", dtypes=BOOLS),
 )
 
@@ -450,7 +485,9 @@ _equality("NotEqual", "not_equal")
 
 # -- choice and casts --------------------------------------------------------------------------------------
 
-elementwise("SelectV2", Function("select", 3, np.where, "select({0}, {1}, {2})", dtypes=ALL, selectors=1))
+elementwise(
+    "SelectV2", Function("select", 3, np.where, "select({0}, {1}, {2})", dtypes=ALL, selectors=1, zero_sign=PASSED)
+)
 
 
 def _select(b: BodyBuilder, x: Operands) -> int:

@@ -38,6 +38,14 @@ class Cost(enum.Enum):
     HEAVY = 10  # a transcendental, a division, a root: not to be computed twice
 
 
+class ZeroSign(enum.Enum):
+    """What becomes of the sign of an operand that is zero."""
+
+    SEEN = "seen"  # it may show in any result
+    PASSED = "passed"  # it shows, if at all, as the sign of a zero or of a NaN
+    HIDDEN = "hidden"
+
+
 @dataclass(frozen=True)
 class Function:
     """What an elementwise step computes for one element.
@@ -49,8 +57,8 @@ class Function:
     dtypes: the compute dtypes it is defined for.
     to_bool: the result is a bool, not the operands' dtype.
     selectors: how many leading operands are bools (1 for select).
-    cpp_number: a cheaper expression for where `{1}` is a constant, neither NaN nor zero, and `{0}` the other operand;
-      for commutative functions of floats.
+    zero_sign: of any of its operands.
+    no_minus_zero: no result is -0.
     header: the prelude header that the expression needs besides `core.h`, or "".
     domain: the interval that tests draw from.
     ulps: how far from the correctly rounded f32 result it may be.
@@ -64,7 +72,8 @@ class Function:
     dtypes: frozenset[DType] = NUMBERS
     to_bool: bool = False
     selectors: int = 0
-    cpp_number: str = ""
+    zero_sign: ZeroSign = ZeroSign.SEEN
+    no_minus_zero: bool = False
     header: str = ""
     domain: tuple[float, float] = (-10.0, 10.0)
     ulps: float = 0.5
@@ -268,6 +277,7 @@ __all__ = [
     "OpDef",
     "Operands",
     "Reducer",
+    "ZeroSign",
     "axis_of",
     "define",
     "define_op",

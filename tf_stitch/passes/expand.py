@@ -12,6 +12,7 @@ from tf_stitch.ir.types import ALL, Dim, TensorType
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 from tf_stitch.passes.canonical import canonical_order, canonical_symbols
 from tf_stitch.passes.unroll import unroll_short_reductions
+from tf_stitch.passes.zeros import without_dear_zeros
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def expand(
                 Reason.UNSUPPORTED_OP, f"output {value.index} of {graph.nodes[value.node].op} is not computed"
             )
         results.append(step)
-    body = unroll_short_reductions(builder.finish(results))
+    body = without_dear_zeros(unroll_short_reductions(builder.finish(results)))
     ordered = canonical_order(_with_input_origins(body))
     sources = tuple(inputs)
     return Expansion(

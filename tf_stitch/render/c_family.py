@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 
 import numpy as np
 
 from tf_stitch.ir.types import Dim, DType
-from tf_stitch.lower.kernel import Compute, Literal, Statement
+from tf_stitch.lower.kernel import Compute, Statement
 from tf_stitch.ops import FUNCTIONS
 
 STORAGE = {
@@ -68,24 +67,11 @@ def converted(operand: str, source: DType, target: DType) -> str:
     return f"round_to_{target.value}({expression})" if narrow else expression
 
 
-def expression(statement: Compute, operands: list[str], dtypes: list[DType], numbers: Collection[str] = ()) -> str:
-    """The right-hand side of a Compute, its operands given as expressions; `numbers` are floats that `is_number`."""
+def expression(statement: Compute, operands: list[str], dtypes: list[DType]) -> str:
+    """The right-hand side of a Compute, its operands given as expressions."""
     if statement.function == "convert":
         return converted(operands[0], dtypes[0], statement.dtype)
-    function = FUNCTIONS[statement.function]
-    if function.cpp_number:
-        for number, other in ((1, 0), (0, 1)):
-            if statement.operands[number] in numbers:
-                return function.cpp_number.format(operands[other], operands[number])
-    return function.cpp.format(*operands)
-
-
-def is_number(literal: Literal) -> bool:
-    """Whether it is a float, neither NaN nor zero: what leaves no question of which operand a maximum gives."""
-    if not literal.dtype.is_float:
-        return False
-    value = float(np.frombuffer(literal.bits, literal.dtype.numpy)[0])
-    return value != 0.0 and not math.isnan(value)
+    return FUNCTIONS[statement.function].cpp.format(*operands)
 
 
 def headers(statements: list[Statement]) -> list[str]:

@@ -19,7 +19,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
 )
-from tf_stitch.render.c_family import STORAGE, dim, expression, is_number, literal, register
+from tf_stitch.render.c_family import STORAGE, dim, expression, literal, register
 
 _ZERO = Dim(0)
 
@@ -47,7 +47,6 @@ class Scope:
         self.nest = nest
         self.dtypes: dict[str, DType] = {}
         self.vectors: set[str] = set()
-        self.numbers: set[str] = set()  # literals that `is_number`
         self.places: dict[Access, str] = {}
 
     def pointers(self, statements: Sequence[Statement]) -> list[str]:
@@ -102,14 +101,12 @@ class Scope:
             case Load(name, dtype, access):
                 return self._assign(name, dtype, f"load<1>({self.places[access]})", False)
             case Literal(name, dtype, bits):
-                if is_number(s):
-                    self.numbers.add(name)
                 return self._assign(name, dtype, pack_literal(dtype, bits), False)
             case ExtentOf(name, dtype, extent):
                 type_ = register(dtype)
                 return self._assign(name, dtype, f"splat<{type_}, 1>({type_}({dim(extent, 'call.')}))", False)
             case Compute(name, dtype, _, operands):
-                value = expression(s, list(operands), [self.dtypes[o] for o in operands], self.numbers)
+                value = expression(s, list(operands), [self.dtypes[o] for o in operands])
                 return self._assign(name, dtype, value, False)
             case Reduced(name, dtype, number):
                 reduction = self.nest.reductions[number]
@@ -130,7 +127,7 @@ class Scope:
                 return self.scalar(s)
             case Compute(name, dtype, _, operands):
                 wide = [self._wide(o) for o in operands]
-                value = expression(s, wide, [self.dtypes[o] for o in operands], self.numbers)
+                value = expression(s, wide, [self.dtypes[o] for o in operands])
                 return self._assign(name, dtype, value, True)
             case Store(access, value):
                 return [self._vector_store(access, self._wide(value))]
