@@ -8,12 +8,12 @@ Stages 1 and 8 know TensorFlow and live in `frontend/`; this module is what stan
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tf_stitch.config import Config, strict, verifying
+from tf_stitch.config import Config, verifying
 from tf_stitch.errors import BuildError, Reason, Unsupported
+from tf_stitch.faults import excused
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph
 from tf_stitch.lower.common import lower
@@ -25,14 +25,11 @@ from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.precedents import Casebook
-from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
 from tf_stitch.plan.verify import verify_plan
 from tf_stitch.render.cpp import render
 from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
-
-_LOG = logging.getLogger("tf_stitch")
 
 Progress = Callable[[str, int, int], None]  # (stage, done, of)
 Observer = Callable[[str, object], None]  # (stage, what it made), as soon as it is made: see debug/dump.py
@@ -43,10 +40,13 @@ class StitchedCluster:
     """A cluster with everything that was made of it."""
 
     cluster: Cluster
-    plan: StitchPlan
     kernel: Kernel
     source: Source
     artifact: Artifact
+
+    @property
+    def plan(self) -> StitchPlan:
+        return self.cluster.plan
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def stitch_all(
             except Unsupported as refused:
                 rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
             except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
-                rejections[-1] += _all_rejected(graph, found, Reason.INTERNAL, _excused(graph, error))
+                rejections[-1] += _all_rejected(graph, found, Reason.INTERNAL, excused(graph.name, error))
     sources = [draft.source for of_graph in drafts for draft in of_graph]
     tell("build", 0, len(sources))
     artifacts = iter(toolchain.build(sources))
@@ -108,7 +108,7 @@ def stitch_all(
             if isinstance(artifact, BuildError):
                 refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
             else:
-                stitched.append(StitchedCluster(draft.cluster, draft.plan, draft.kernel, draft.source, artifact))
+                stitched.append(StitchedCluster(draft.cluster, draft.kernel, draft.source, artifact))
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
         see("stitched", results[-1])
     return results
@@ -119,17 +119,9 @@ def _cluster(graph: Graph, config: Config, casebook: Casebook) -> Clustering:
     try:
         return cluster(graph, config, casebook)
     except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
-        detail = _excused(graph, error)
+        detail = excused(graph.name, error)
         rejected = (Rejection(n.name, n.op, Reason.INTERNAL, detail) for n in graph.nodes.values() if n.op in OPS)
         return Clustering((), tuple(rejected))
-
-
-def _excused(graph: Graph, error: Exception) -> str:
-    """Logs an error of ours and says what it was; under TF_STITCH_STRICT=1 raises it."""
-    if strict():
-        raise error
-    _LOG.error("part of graph %r is left as it was, because of an error in tf_stitch", graph.name, exc_info=error)
-    return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)
@@ -137,7 +129,6 @@ class _Draft:
     """A cluster that is not built yet."""
 
     cluster: Cluster
-    plan: StitchPlan
     kernel: Kernel
     schedules: tuple[Schedule, ...]
     source: Source
@@ -148,11 +139,11 @@ def _compile(found: Cluster, config: Config, target: Target, see: Observer, comp
     see("cluster", found)
     known = compiled.get(found.body)
     if known is not None:
-        see("plan", known.plan)
+        see("plan", found.plan)
         see("kernel", (known.kernel, known.schedules))
         see("source", known.source)
         return replace(known, cluster=found)
-    plan = plan_groups(found.body, dominant_merging=config.dominant_merging)
+    plan = found.plan
     see("plan", plan)
     kernel, schedules = schedule(lower(plan, kernel_name(plan)), target, adaptive=config.adaptive_mapping)
     see("kernel", (kernel, schedules))
@@ -161,7 +152,7 @@ def _compile(found: Cluster, config: Config, target: Target, see: Observer, comp
         verify_kernel(kernel, schedules)
     source = render(kernel, schedules)
     see("source", source)
-    compiled[found.body] = _Draft(found, plan, kernel, schedules, source)
+    compiled[found.body] = _Draft(found, kernel, schedules, source)
     return compiled[found.body]
 
 

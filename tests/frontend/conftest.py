@@ -13,6 +13,7 @@ from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.passes.clustering import Cluster
 from tf_stitch.pipeline import Stitched, StitchedCluster
+from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.runtime import paths, stitch_op
 from tf_stitch.toolchain.artifact import Artifact, Source
 
@@ -55,11 +56,11 @@ class ByHand:
         **more: Any,
     ) -> Stitched:
         constants, controls = more.pop("constants", ()), more.pop("controls", ())
-        body = Body((), tuple(map(graph.type_of, inputs)), ())
+        plan = StitchPlan(Body((), tuple(map(graph.type_of, inputs)), ()), (), (), {})
         name = more.pop("name", "minus_square")
-        cluster = Cluster(name, tuple(nodes), constants, tuple(inputs), tuple(outputs), controls, body)
-        none: Any = None  # the rewrite reads neither the plan nor the kernel
-        made = StitchedCluster(cluster, none, none, Source("minus_square", KERNEL), self.artifact)
+        cluster = Cluster(name, tuple(nodes), constants, tuple(inputs), tuple(outputs), controls, plan)
+        none: Any = None  # the rewrite does not read the kernel
+        made = StitchedCluster(cluster, none, Source("minus_square", KERNEL), self.artifact)
         return Stitched(graph, (made,), ())
 
 

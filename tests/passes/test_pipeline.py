@@ -12,6 +12,7 @@ from tf_stitch import pipeline
 from tf_stitch.config import Config
 from tf_stitch.errors import BuildError, Reason
 from tf_stitch.ir.graph import Graph
+from tf_stitch.passes import cluster
 from tf_stitch.pipeline import Stitched, stitch_all
 from tf_stitch.plan.target import Target
 from tf_stitch.toolchain.artifact import Artifact, Source
@@ -84,17 +85,17 @@ def test_a_kernel_that_does_not_build_is_rejected_and_the_rest_is_kept() -> None
     assert "the compiler says no" in failed["second/y"].detail
 
 
-@pytest.mark.parametrize("stage", ["lower", "render"])
-def test_a_bug_of_ours_costs_a_cluster(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "stage"), [(cluster, "plan_groups"), (pipeline, "lower"), (pipeline, "render")])
+def test_a_bug_of_ours_costs_a_cluster(module: Any, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without TF_STITCH_STRICT, that is; with it, it is raised."""
-    whole = getattr(pipeline, stage)
+    whole = getattr(module, stage)
 
-    def buggy(argument: Any, *more: Any) -> Any:
+    def buggy(argument: Any, *more: Any, **options: Any) -> Any:
         if "sigmoid" in str(argument):
             raise KeyError("a bug")
-        return whole(argument, *more)
+        return whole(argument, *more, **options)
 
-    monkeypatch.setattr(pipeline, stage, buggy)
+    monkeypatch.setattr(module, stage, buggy)
     graph = two_layers(("Tanh", "Sigmoid"))
     with pytest.raises(KeyError, match="a bug"):
         stitched(graph, Toolchain())

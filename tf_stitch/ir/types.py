@@ -150,10 +150,11 @@ def shape_of(*dims: int | str | Dim) -> Shape:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    result = ONE
+    coefficient, symbols = 1, ()
     for dim in dims:
-        result = result * dim
-    return result
+        coefficient *= dim.coefficient
+        symbols += dim.symbols
+    return Dim(coefficient, tuple(sorted(symbols))) if symbols else Dim(coefficient)
 
 
 def terms_of(dims: Iterable[Dim]) -> tuple[Dim, ...]:

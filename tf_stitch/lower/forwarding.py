@@ -21,20 +21,20 @@ def forwards(kernel: Kernel) -> tuple[tuple[int, int], ...]:
                     stored.setdefault(s.access.buffer.index, []).append((number, position, s.access))
                 elif isinstance(s, Load) and s.access.buffer.place is Place.INPUT:
                     loads.setdefault(s.access.buffer.index, []).append((number, position, s.access))
+    by_access: dict[tuple[object, ...], list[tuple[int, int]]] = {}  # inputs that have one, with their last sweep
+    for source, reads in loads.items():
+        found = {_spot(nest, access) for nest, _, access in reads}
+        if len(found) == 1:
+            by_access.setdefault(found.pop(), []).append((source, max(sweep for _, sweep, _ in reads)))
     pairs: list[tuple[int, int]] = []
     for output, stores in stored.items():
-        if len(stores) > 1:
-            continue
-        ((nest, sweep, access),) = stores
-        for source, reads in loads.items():
-            same_size = reads[0][2].buffer.dtype.size == access.buffer.dtype.size
-            if (
-                same_size
-                and reads[0][2].buffer.size == access.buffer.size
-                and all(
-                    n == nest and p <= sweep and (a.strides, a.offset) == (access.strides, access.offset)
-                    for n, p, a in reads
-                )
-            ):
-                pairs.append((source, output))
+        if len(stores) == 1:
+            ((nest, sweep, access),) = stores
+            same = by_access.get(_spot(nest, access), [])
+            pairs += [(source, output) for source, last in same if last <= sweep]
     return tuple(pairs)
+
+
+def _spot(nest: int, access: Access) -> tuple[object, ...]:
+    """What input and output must have in common."""
+    return nest, access.buffer.dtype.size, access.buffer.size, access.strides, access.offset

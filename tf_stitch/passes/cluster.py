@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason, Unsupported
+from tf_stitch.faults import excused
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.lower.common import lower
@@ -36,7 +37,7 @@ from tf_stitch.passes.parts import take_apart
 from tf_stitch.passes.precedents import Casebook, Precedents
 from tf_stitch.passes.remote import join_remote
 from tf_stitch.plan.groups import plan_groups
-from tf_stitch.plan.plan import Scheme
+from tf_stitch.plan.plan import Scheme, StitchPlan
 
 _Part = tuple[list[str], Expansion]  # the nodes of a cluster, and its body under whatever names
 
@@ -62,7 +63,7 @@ class _Clusterer:
         self.config = config
         self.order = canonical_positions(graph)
         self.listed = {name: number for number, name in enumerate(graph.nodes)}
-        self.precedents = Precedents(graph, lambda body: _planned_groups(body, config), casebook)
+        self.precedents = Precedents(graph, lambda body: _planned(body, config, graph.name), casebook)
         self.read = values_read(graph)
         self.rejections: dict[str, Rejection] = {}
         self.views: frozenset[str] = frozenset()
@@ -155,7 +156,7 @@ class _Clusterer:
             if len(kept) == 1:
                 self._reject(kept, refusal.reason, refusal.detail)
                 return []
-            self._reject(kept, Reason.SCHEME, refusal.detail)
+            self._reject(kept, refusal.reason, refusal.detail)
         apart = take_apart(self.graph, kept, self.order, self._can_be_planned)
         return [part for members in apart for part in self._parts(members)]
 
@@ -203,11 +204,11 @@ class _Clusterer:
         if refusal is not None:
             self._reject(members, *refusal)
             return []
-        found = self.precedents.general(members, self._outputs(members))
+        found, plan = self.precedents.general(members, self._outputs(members))
         inside = set(members)
         waited = (c for name in (*members, *found.constants) for c in self.graph.nodes[name].controls)
         controls = tuple(dict.fromkeys(c for c in waited if c not in inside))
-        return [Cluster("", tuple(members), found.constants, found.inputs, found.outputs, controls, found.body)]
+        return [Cluster("", tuple(members), found.constants, found.inputs, found.outputs, controls, plan)]
 
 
 def values_read(graph: Graph) -> dict[str, list[Value]]:
@@ -222,17 +223,22 @@ def values_read(graph: Graph) -> dict[str, list[Value]]:
     return {name: sorted(values) for name, values in found.items()}
 
 
-def _planned_groups(body: Body, config: Config) -> int:
-    """The number of groups that a body is planned as; lowered too, since not every plan can be.
+def _planned(body: Body, config: Config, graph: str) -> StitchPlan:
+    """The plan of a body; lowered too, since not every plan can be.
 
     Raises:
       Unsupported: where there is no plan.
     """
-    plan = plan_groups(body, dominant_merging=config.dominant_merging)
+    try:
+        plan = plan_groups(body, dominant_merging=config.dominant_merging)
+        lower(plan, "")
+    except Unsupported:
+        raise
+    except Exception as error:
+        raise Unsupported(Reason.INTERNAL, excused(graph, error)) from error
     if not config.global_scheme and Scheme.GLOBAL in plan.schemes.values():
         raise Unsupported(Reason.SCHEME, "a value would be kept between loop nests, and global_scheme is off")
-    lower(plan, "")
-    return len(plan.groups)
+    return plan
 
 
 def _name(found: Cluster, taken: dict[str, int]) -> str:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tf_stitch.errors import Reason
     from tf_stitch.ir.body import Body
     from tf_stitch.ir.graph import Value
+    from tf_stitch.plan.plan import StitchPlan
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Cluster:
     inputs: values from outside, in the order of the StitchOp's inputs; `body.inputs` runs parallel to it.
     outputs: values that others read, in the order of the StitchOp's outputs and of `body.outputs`.
     controls: nodes outside that one of its nodes waits on.
+    plan: of its body.
     """
 
     name: str
@@ -29,7 +31,11 @@ class Cluster:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     controls: tuple[str, ...]
-    body: Body
+    plan: StitchPlan
+
+    @property
+    def body(self) -> Body:
+        return self.plan.body
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tf_stitch.passes.expand import Expansion, expand
 
 _UNIT = 64  # lanes of the widest vector loop
 _BATCH, _WIDTH = "any batch", "any width"  # symbols: no importer gives names with a blank
+_MOST_WIDTHS = 3  # what has more is not met again with others
 _SHORTEST, _LONGEST = 256, 4096  # of the rows that may vary: each is one block of a reduction
 
 
@@ -34,7 +35,7 @@ def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterato
     shapes = [type_.dims for type_ in known.values()]
     batch = _batch(shapes)
     attempts: list[Callable[[Shape], Shape]] = []
-    if any(_is_wide(d) for dims in shapes for d in dims):
+    if 1 <= len({d for dims in shapes for d in dims if _is_wide(d)}) <= _MOST_WIDTHS:
         attempts.append(lambda dims: _open_widths(_open_batch(dims, batch)))
     if batch is not None:
         attempts.append(lambda dims: _open_batch(dims, batch))
@@ -76,9 +77,16 @@ def _symbols(found: Expansion) -> set[str]:
 
 
 def _batch(shapes: Sequence[Shape]) -> Dim | None:
-    """The static size that most inputs have on their leading axis, if that is a batch: an axis before the last."""
-    leading = Counter(dims[0] for dims in shapes if len(dims) > 1 and dims[0].is_static and dims[0].coefficient > 1)
-    return leading.most_common(1)[0][0] if leading else None
+    """The static size that most inputs have on their leading axis, if that is a batch: an axis before the last.
+
+    Where no size is that common, an optimizer's variables say, there is no batch.
+    """
+    leading = [dims[0] for dims in shapes if len(dims) > 1 and not dims[0].is_one]
+    sizes = Counter(d for d in leading if d.is_static and d.coefficient > 1)
+    if not sizes:
+        return None
+    batch, count = sizes.most_common(1)[0]
+    return batch if 2 * count >= len(leading) else None
 
 
 def _open_batch(dims: Shape, batch: Dim | None) -> Shape:

@@ -8,7 +8,7 @@ constants that they read from outside. Names are no part of it; the answer is ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tf_stitch.errors import Unsupported
@@ -17,9 +17,10 @@ from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.passes.expand import Expansion, expand
 from tf_stitch.passes.generalise import generalised
 from tf_stitch.passes.order import attribute_texts, text_of
+from tf_stitch.plan.plan import StitchPlan
 
-Planner = Callable[[Body], int]
-"""The number of groups that a body is planned as; raises Unsupported where it cannot be."""
+Planner = Callable[[Body], StitchPlan]
+"""The plan of a body; raises Unsupported where there is none."""
 
 
 @dataclass
@@ -31,8 +32,8 @@ class _Precedent:
     outputs: Sequence[Value]
     outside: Sequence[Value]
     expanded: Expansion | Unsupported | None = None
-    planned: int | Unsupported | None = None
-    general: Expansion | None = None
+    plan: StitchPlan | Unsupported | None = None
+    general: tuple[Expansion, StitchPlan] | None = None
 
 
 @dataclass
@@ -69,11 +70,11 @@ class Precedents:
         """
         known, outside = self._precedent(names, outputs)
         found = self._expanded(known)
-        self._groups(known, found)
+        self._plan(known, found)
         return self._of_this_graph(found, known, names, outside)
 
-    def general(self, names: Sequence[str], outputs: Sequence[Value]) -> Expansion:
-        """The nodes expanded for as many shapes as are planned as well as their own.
+    def general(self, names: Sequence[str], outputs: Sequence[Value]) -> tuple[Expansion, StitchPlan]:
+        """The nodes expanded for as many shapes as are planned as well as their own, and the plan.
 
         Raises:
           Unsupported: where they have no plan.
@@ -81,10 +82,11 @@ class Precedents:
         known, outside = self._precedent(names, outputs)
         if known.general is None:
             found = self._expanded(known)
-            groups = self._groups(known, found)
-            attempts = generalised(known.graph, known.names, found)
-            known.general = next((g for g in attempts if self._plans_as_well(g, groups)), found)
-        return _renamed(known.general, known, names, outside)
+            plan = self._plan(known, found)
+            attempts = ((g, self._plan_as_good(g, plan)) for g in generalised(known.graph, known.names, found))
+            known.general = next(((g, p) for g, p in attempts if p is not None), (found, plan))
+        expansion = _renamed(known.general[0], known, names, outside)
+        return expansion, replace(known.general[1], body=expansion.body)
 
     def _of_this_graph(
         self, found: Expansion, known: _Precedent, names: Sequence[str], outside: Sequence[Value]
@@ -101,21 +103,23 @@ class Precedents:
             raise _again(known.expanded)
         return known.expanded
 
-    def _groups(self, known: _Precedent, found: Expansion) -> int:
-        if known.planned is None:
+    def _plan(self, known: _Precedent, found: Expansion) -> StitchPlan:
+        if known.plan is None:
             try:
-                known.planned = self.planner(found.body)
+                known.plan = self.planner(found.body)
             except Unsupported as refusal:
-                known.planned = refusal
-        if isinstance(known.planned, Unsupported):
-            raise _again(known.planned)
-        return known.planned
+                known.plan = refusal
+        if isinstance(known.plan, Unsupported):
+            raise _again(known.plan)
+        return known.plan
 
-    def _plans_as_well(self, found: Expansion, groups: int) -> bool:
+    def _plan_as_good(self, found: Expansion, wanted: StitchPlan) -> StitchPlan | None:
+        """The plan of more shapes, unless it has more groups."""
         try:
-            return self.planner(found.body) == groups
+            plan = self.planner(found.body)
         except Unsupported:
-            return False
+            return None
+        return plan if len(plan.groups) == len(wanted.groups) else None
 
     # -- looks ---------------------------------------------------------------------------------------------
 

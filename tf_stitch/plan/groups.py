@@ -129,14 +129,17 @@ def _assign(
     dependencies = _anchor_dependencies(body, first_of_all | set(concats))
     order = sorted(first_of_all) + sorted(set(outputs) - first_of_all)
     held: list[set[int]] = []  # for each group, the spaces of its anchors
+    room: list[set[Dim]] = []  # for each group, the sizes of anchors of other spaces that it takes in
     for anchor in order:
-        space = -1 if spaces is None else spaces[_runs_over(body, anchor)]
+        over = _runs_over(body, anchor)
+        space = -1 if spaces is None else spaces[over]
+        size = body.steps[over].type.size
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
         first = earliest if dominant_merging else len(drafts)
         tried = [
             position
             for position in range(first, len(drafts))
-            if spaces is None or space in held[position] or _takes_in(body, drafts[position], anchor)
+            if spaces is None or space in held[position] or size in room[position]
         ]
         homes = _homes(body, drafts, anchor, home, tried, identities)
         chosen: tuple[int, _Draft] | None = choose(homes, None)
@@ -145,7 +148,9 @@ def _assign(
         position, grown = chosen
         if position == len(drafts):
             held.append(set())
+            room.append(set())
         drafts[position : position + 1] = [grown]
+        room[position] = _room(body, grown)
         held[position].add(space)
         home[anchor] = position
         for whole, pieces in concats.items():  # it is there to be read once the last of its pieces is
@@ -197,17 +202,16 @@ def _spaces(body: Body) -> list[int]:
     return [root(i) for i in range(len(parent))]
 
 
-def _takes_in(body: Body, draft: _Draft, anchor: int) -> bool:
-    """Whether a group is tried for an anchor of another space: one of as many elements, while few streams run through.
+def _room(body: Body, draft: _Draft) -> set[Dim]:
+    """The sizes of anchors of another space that a group is tried for: its own, while few streams run through.
 
     Each anchor brings streams through memory, and those of many large tensors, which all begin on a page, have to share
     a few lines of L1.
     """
-    size = body.steps[_runs_over(body, anchor)].type.size
-    if size not in (_extent(draft.outer + draft.inner), _extent(draft.outer)):
-        return False
     read = sum(isinstance(body.steps[s].op, Input) and not body.steps[s].type.size.is_one for s in draft.maps)
-    return read + len(draft.loaded) + len(draft.stored) < _STREAMS
+    if read + len(draft.loaded) + len(draft.stored) >= _STREAMS:
+        return set()
+    return {_extent(draft.outer + draft.inner), _extent(draft.outer)}
 
 
 def _runs_over(body: Body, anchor: int) -> int:
