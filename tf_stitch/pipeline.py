@@ -25,6 +25,7 @@ from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.precedents import Casebook
+from tf_stitch.pauses import collection_paused
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
 from tf_stitch.plan.verify import verify_plan
@@ -63,6 +64,7 @@ def stitch(graph: Graph, config: Config, target: Target, toolchain: Toolchain) -
     return stitch_all([graph], config, target, toolchain)[0]
 
 
+@collection_paused()
 def stitch_all(
     graphs: Sequence[Graph],
     config: Config,

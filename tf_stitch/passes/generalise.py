@@ -20,12 +20,15 @@ from tf_stitch.passes.expand import Expansion, expand
 
 _UNIT = 64  # lanes of the widest vector loop
 _BATCH, _WIDTH = "any batch", "any width"  # symbols: no importer gives names with a blank
-_MOST_WIDTHS = 3  # what has more is not met again with others
+_MOST_WIDTHS = 3  # what has more is not met again with others,
+_MOST_STEPS = 500  # and neither is what is as large as an optimizer's update of all variables
 _SHORTEST, _LONGEST = 256, 4096  # of the rows that may vary: each is one block of a reduction
 
 
 def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterator[Expansion]:
     """`found` with static dims left open: the most general first. What the nodes do not allow is left out."""
+    if len(found.body.steps) > _MOST_STEPS:
+        return
     # The graph's own types, not the body's: the body has other names for the same symbols.
     known = {
         value: graph.type_of(value)
