@@ -83,14 +83,18 @@ class DownPrinter(NestPrinter):
     def _call(self) -> str:
         return f"const Call{self.number} call = *down.call;"
 
-    def _over_columns(self, body: list[str]) -> list[str]:
-        loop = self._vector_loop()
+    def _over_columns(self, body: list[str], loop: str = "") -> list[str]:
+        loop = loop or self._narrow_loop()
         return [
             f"{loop}(columns.begin, columns.end, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
             "  constexpr int L = decltype(width)::lanes;",
             *("  " + line for line in body),
             "});",
         ]
+
+    def _narrow_loop(self) -> str:
+        """A loop that runs once for many rows: wide steps would be more to compile, and no faster."""
+        return f"for_{'wide' if self.schedule.body == 'wide' else 'narrow'}_lanes<{self.schedule.narrow}>"
 
     def _parts(self, sweep: int) -> list[str]:
         """Where a unit's partial results are: one reduction's after another's, each a block of columns long."""
@@ -128,7 +132,7 @@ class DownPrinter(NestPrinter):
             self._call(),
             *pointers,
             *self._parts(number),
-            *self._over_columns(body),
+            *self._over_columns(body, self._vector_loop()),
         ]
         extra = ", Range rows" + (", char* parts" if reductions else "")
         return self._function(f"sweep_{self.number}_{number}", extra, lines)

@@ -21,7 +21,8 @@ its own code .02 to .06. What was tried to save more, and why it is not done:
 
 - A precompiled header saves .018 / .010 a kernel. It costs .044 / .090 once, 5 MB with g++, and one more
   cache that must be checked against headers and options.
-- -O2 saves g++ a quarter, and its softmax gets a fifth slower; with clang it changes neither.
+- -O2 saves g++ a quarter, and its softmax gets a fifth slower. clang is at -O1: -O2 and -O3 took 5 to 33 % longer
+  (33 % for 60 optimizer updates in one kernel), and nine kernels ran alike within 1 %.
 - -mtune for this CPU, unrolling more or less, no auto-vectorising: within the noise in both columns.
 - `zig cc` is the same clang behind a driver with a cache of its own: .12 s the first time.
 - Another linker: the time is that of starting it, 3 to 8 ms.
