@@ -13,8 +13,9 @@ from tests.lower.building import compiled, lowered
 from tests.lower.compiled import Host
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.types import DType, TensorType, shape_of
-from tf_stitch.lower.cpu import Driver, tiles_in_place
+from tf_stitch.lower.cpu import Driver
 from tf_stitch.lower.kernel import Compute, Statement
+from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.target import Target
 from tf_stitch.render.cpp import render

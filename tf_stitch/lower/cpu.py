@@ -31,9 +31,7 @@ from tf_stitch.lower.kernel import (
     Access,
     Buffer,
     Compute,
-    ExtentOf,
     Kernel,
-    Literal,
     Load,
     Nest,
     Place,
@@ -43,6 +41,7 @@ from tf_stitch.lower.kernel import (
     Sweep,
     runs_down,
 )
+from tf_stitch.lower.nests import longest, row_invariant
 from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 4096  # elements: a lane adds up some hundred of them, and a block and its tile stay in L1
@@ -99,58 +98,6 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
     rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
     together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
     return kernel, tuple(replace(s, joined=n in together) for n, s in enumerate(schedules))
-
-
-def row_invariant(nest: Nest) -> frozenset[str]:
-    """The names of a nest's one sweep that are the same for each of its rows."""
-    found: set[str] = set()
-    outer = len(nest.outer)
-    for s in nest.sweeps[0].row + nest.sweeps[0].elements:
-        match s:
-            case Load(name, _, access) if all(stride == Dim(0) for stride in access.strides[:outer]):
-                found.add(name)
-            case Literal(name) | ExtentOf(name):
-                found.add(name)
-            case Compute(name, _, _, operands) if found.issuperset(operands):
-                found.add(name)
-            case _:
-                pass
-    return frozenset(found)
-
-
-def tiles_in_place(nest: Nest) -> list[list[Buffer]]:
-    """Tiles that share memory, together: each takes an element's place once the one before is read for the last time.
-
-    softmax      max of t       t -> tile
-                 sum of e       tile -> exp(t - max) -> the same place of the same tile
-                 e / sum        tile -> output
-    """
-    stores: dict[Buffer, tuple[int, int, Access]] = {}  # sweep, statement
-    loads: dict[Buffer, tuple[int, int]] = {}
-    for number, sweep in enumerate(nest.sweeps):
-        for position, s in enumerate(sweep.elements):
-            if isinstance(s, Store):
-                stores[s.access.buffer] = number, position, s.access
-            elif isinstance(s, Load):
-                loads[s.access.buffer] = number, position
-
-    def follows(tile: Buffer, before: Buffer) -> bool:
-        *stored, access = stores[tile]
-        other = stores[before][-1]
-        return (
-            (tile.dtype, tile.size) == (before.dtype, before.size)
-            and (access.strides, access.offset) == (other.strides, other.offset)
-            and loads.get(before, stores[before][:2]) < tuple(stored)
-        )
-
-    found: list[list[Buffer]] = []
-    for tile in sorted(nest.tiles, key=lambda t: stores[t][:2]):
-        place = next((place for place in found if follows(tile, place[-1])), None)
-        if place is None:
-            found.append([tile])
-        else:
-            place.append(tile)
-    return found
 
 
 def _by_columns(nest: Nest, native: int) -> bool:
@@ -234,12 +181,12 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target, *, adaptive: bool) -> 
         return Schedule(Driver.BLOCKS, lanes, native, body, unit * max(1, _PACKED_BLOCK // unit))
     if not nest.reductions:
         return Schedule(Driver.BLOCKS, lanes, native, body, _ELEMENTWISE_BLOCK)
-    longest = _longest(extent, kernel)
+    most = longest(extent, kernel)
     if len(nest.inner) > 1 or not adaptive:
         return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK)
-    if longest is None or longest > 2 * _REDUCTION_BLOCK:
+    if most is None or most > 2 * _REDUCTION_BLOCK:
         return Schedule(Driver.ROWS_OR_SPLIT, lanes, native, body, _REDUCTION_BLOCK)
-    return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK, one_block=longest <= _REDUCTION_BLOCK)
+    return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK, one_block=most <= _REDUCTION_BLOCK)
 
 
 def _accesses(nest: Nest) -> list[Access]:
@@ -284,14 +231,6 @@ def _vectors_down_columns(target: Target) -> int:
 
 def _registers(target: Target) -> int:
     return 32 if target.vector_bytes == 64 else 16
-
-
-def _longest(extent: Dim, kernel: Kernel) -> int | None:
-    """What an axis can be at most, if that is known."""
-    if extent.is_static:
-        return extent.coefficient
-    bounds = [b.large.coefficient for b in kernel.bounds if b.small == extent and b.large.is_static]
-    return min(bounds, default=None)
 
 
 def _register_size(dtype: DType) -> int:

@@ -1,10 +1,10 @@
 """Launch: how a kernel for a GPU is started, as data. Made by `lower.gpu`; obeyed by all that launch kernels.
 
     symbols {B: 8}  ->  the first variant whose conditions hold
-                        its entry, a grid of min(units, blocks that are resident together) blocks, its threads and memory
+                        its entry, a grid of min(units, blocks resident together), its threads and memory
 
-Everything that depends on the shapes is a Formula. One is evaluated here for PyCUDA and the emulator, and printed as C++
-for StitchOp (`render.c_family.formula`).
+Everything that depends on the shapes is a Formula. One is evaluated here for PyCUDA and the emulator, and printed as
+C++ for StitchOp (`render.c_family.formula`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,112 @@
+"""What schedules of every target ask about a nest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tf_stitch.ir.types import Dim
+from tf_stitch.lower.kernel import (
+    Access,
+    Buffer,
+    Compute,
+    ExtentOf,
+    Kernel,
+    Literal,
+    Load,
+    Nest,
+    Place,
+    Store,
+    statements,
+)
+
+Memory = tuple[Place, int]  # that the tasks of a nest share
+
+
+def row_invariant(nest: Nest) -> frozenset[str]:
+    """The names of a nest's one sweep that are the same for each of its rows."""
+    found: set[str] = set()
+    outer = len(nest.outer)
+    for s in nest.sweeps[0].row + nest.sweeps[0].elements:
+        match s:
+            case Load(name, _, access) if all(stride == Dim(0) for stride in access.strides[:outer]):
+                found.add(name)
+            case Literal(name) | ExtentOf(name):
+                found.add(name)
+            case Compute(name, _, _, operands) if found.issuperset(operands):
+                found.add(name)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def tiles_in_place(nest: Nest) -> list[list[Buffer]]:
+    """Tiles that share memory, together: each takes an element's place once the one before is read for the last time.
+
+    softmax      max of t       t -> tile
+                 sum of e       tile -> exp(t - max) -> the same place of the same tile
+                 e / sum        tile -> output
+    """
+    stores: dict[Buffer, tuple[int, int, Access]] = {}  # sweep, statement
+    loads: dict[Buffer, tuple[int, int]] = {}
+    for number, sweep in enumerate(nest.sweeps):
+        for position, s in enumerate(sweep.elements):
+            if isinstance(s, Store):
+                stores[s.access.buffer] = number, position, s.access
+            elif isinstance(s, Load):
+                loads[s.access.buffer] = number, position
+
+    def follows(tile: Buffer, before: Buffer) -> bool:
+        *stored, access = stores[tile]
+        other = stores[before][-1]
+        return (
+            (tile.dtype, tile.size) == (before.dtype, before.size)
+            and (access.strides, access.offset) == (other.strides, other.offset)
+            and loads.get(before, stores[before][:2]) < tuple(stored)
+        )
+
+    found: list[list[Buffer]] = []
+    for tile in sorted(nest.tiles, key=lambda t: stores[t][:2]):
+        place = next((place for place in found if follows(tile, place[-1])), None)
+        if place is None:
+            found.append([tile])
+        else:
+            place.append(tile)
+    return found
+
+
+def longest(extent: Dim, kernel: Kernel) -> int | None:
+    """What an axis can be at most, if that is known."""
+    if extent.is_static:
+        return extent.coefficient
+    bounds = [b.large.coefficient for b in kernel.bounds if b.small == extent and b.large.is_static]
+    return min(bounds, default=None)
+
+
+def sources_of(kernel: Kernel) -> dict[int, set[int]]:
+    """The inputs whose memory each output may be computed into."""
+    found: dict[int, set[int]] = {}
+    for source, output in kernel.forwards:
+        found.setdefault(output, set()).add(source)
+    return found
+
+
+def stored_by(nest: Nest, sources: Mapping[int, set[int]]) -> set[Memory]:
+    """What a nest writes to, with inputs whose memory that may be."""
+    stores = {_memory(s.access) for s in _accesses(nest) if isinstance(s, Store)}
+    outputs = [index for place, index in stores if place is Place.OUTPUT]
+    return stores | {(Place.INPUT, i) for o in outputs for i in sources.get(o, ())}
+
+
+def read_by(nest: Nest) -> set[Memory]:
+    loads = {_memory(s.access) for s in _accesses(nest) if isinstance(s, Load)}
+    return loads | {_memory(r.source) for r in nest.repeats}
+
+
+def _memory(access: Access) -> Memory:
+    return access.buffer.place, access.buffer.index
+
+
+def _accesses(nest: Nest) -> list[Load | Store]:
+    """Those of memory that tasks share."""
+    accesses = [s for s in statements(nest) if isinstance(s, Load | Store)]
+    return [s for s in accesses if s.access.buffer.place is not Place.TILE]
