@@ -21,9 +21,9 @@ _RESERVED = frozenset(
 )
 _NUMBERED = re.compile(r"([ior]|partial)\d+")  # coordinates of loops, and accumulators
 # Functions of the prelude: a variable of the same name would hide them.
-_CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp)) | frozenset(
+_CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp + f.cuda)) | frozenset(
     """load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first
-    repeat iota""".split()
+    repeat iota load_constant load_fresh""".split()
 )
 _LONGEST = 40
 

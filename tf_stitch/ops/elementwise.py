@@ -168,9 +168,10 @@ def _selu(x: Array) -> Array:
 
 # -- arithmetic --------------------------------------------------------------------------------------------
 
-elementwise("Add AddV2", Function("add", 2, np.add, "{0} + {1}"))
-elementwise("Sub", Function("sub", 2, np.subtract, "{0} - {1}"))
-elementwise("Mul", Function("mul", 2, np.multiply, "{0} * {1}", zero_sign=PASSED))
+# Signed integers of a scalar do not wrap in C++, where the lanes of a pack do.
+elementwise("Add AddV2", Function("add", 2, np.add, "{0} + {1}", cuda="plus({0}, {1})"))
+elementwise("Sub", Function("sub", 2, np.subtract, "{0} - {1}", cuda="minus({0}, {1})"))
+elementwise("Mul", Function("mul", 2, np.multiply, "{0} * {1}", cuda="times({0}, {1})", zero_sign=PASSED))
 elementwise("RealDiv", Function("div", 2, np.divide, "{0} / {1}", HEAVY, FLOATS))
 expand_function("Div", "div", "floats only: the integer op can fail")
 elementwise("DivNoNan", Function("div_no_nan", 2, _div_no_nan, "div_no_nan({0}, {1})", HEAVY, FLOATS))
@@ -201,7 +202,7 @@ define_op(
     OpDef(("Maximum",), Kind.ELEMENTWISE, _extreme("maximum")),
     OpDef(("Minimum",), Kind.ELEMENTWISE, _extreme("minimum")),
 )
-elementwise("Neg", Function("neg", 1, np.negative, "-{0}", zero_sign=PASSED))
+elementwise("Neg", Function("neg", 1, np.negative, "-{0}", cuda="negated({0})", zero_sign=PASSED))
 elementwise("Abs", Function("abs", 1, np.abs, "abs({0})", zero_sign=HIDDEN, no_minus_zero=True))
 elementwise("Sign", Function("sign", 1, _sign, "sign({0})", zero_sign=PASSED))
 elementwise("Square", Function("square", 1, _square, "square({0})", zero_sign=HIDDEN, no_minus_zero=True))
@@ -454,7 +455,7 @@ elementwise(
 )
 elementwise("LogicalAnd", Function("logical_and", 2, np.logical_and, "{0} & {1}", dtypes=BOOLS))
 elementwise("LogicalOr", Function("logical_or", 2, np.logical_or, "{0} | {1}", dtypes=BOOLS))
-elementwise("LogicalNot", Function("logical_not", 1, np.logical_not, "~{0}", dtypes=BOOLS))
+elementwise("LogicalNot", Function("logical_not", 1, np.logical_not, "~{0}", cuda="!{0}", dtypes=BOOLS))
 elementwise("IsNan", Function("is_nan", 1, np.isnan, "is_nan({0})", dtypes=FLOATS, to_bool=True, zero_sign=HIDDEN))
 elementwise("IsInf", Function("is_inf", 1, np.isinf, "is_inf({0})", dtypes=FLOATS, to_bool=True, zero_sign=HIDDEN))
 elementwise(

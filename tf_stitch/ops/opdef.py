@@ -53,10 +53,11 @@ class Function:
     name: what Elementwise.function holds.
     arity: number of operands.
     reference: the same on NumPy arrays of compute dtypes.
-    cpp: a C++ expression over packs, `{0}` `{1}` being the operands; CUDA takes it too.
+    cpp: a C++ expression over packs, `{0}` `{1}` being the operands; over scalars it is CUDA's, too.
     dtypes: the compute dtypes it is defined for.
     to_bool: the result is a bool, not the operands' dtype.
     selectors: how many leading operands are bools (1 for select).
+    cuda: the expression over scalars, where that of `cpp` means something else on them; else "".
     zero_sign: of any of its operands.
     no_minus_zero: no result is -0.
     header: the prelude header that the expression needs besides `core.h`, or "".
@@ -72,6 +73,7 @@ class Function:
     dtypes: frozenset[DType] = NUMBERS
     to_bool: bool = False
     selectors: int = 0
+    cuda: str = ""
     zero_sign: ZeroSign = ZeroSign.SEEN
     no_minus_zero: bool = False
     header: str = ""

@@ -67,11 +67,16 @@ def converted(operand: str, source: DType, target: DType) -> str:
     return f"round_to_{target.value}({expression})" if narrow else expression
 
 
-def expression(statement: Compute, operands: list[str], dtypes: list[DType]) -> str:
-    """The right-hand side of a Compute, its operands given as expressions."""
+def expression(statement: Compute, operands: list[str], dtypes: list[DType], scalars: bool = False) -> str:
+    """The right-hand side of a Compute, its operands given as expressions.
+
+    scalars: whether the operands are C++'s own scalars, as in CUDA, and no packs.
+    """
     if statement.function == "convert":
         return converted(operands[0], dtypes[0], statement.dtype)
-    return FUNCTIONS[statement.function].cpp.format(*operands)
+    function = FUNCTIONS[statement.function]
+    template = function.cuda if scalars and function.cuda else function.cpp
+    return template.format(*operands)
 
 
 def headers(statements: list[Statement]) -> list[str]:
