@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tf_stitch.ir.types import Dim, DType
+from tf_stitch.lower.gpu_launch import CeilDiv, Formula, Larger, Product, Sum
 from tf_stitch.lower.kernel import Compute, Statement
 from tf_stitch.ops import FUNCTIONS
 
@@ -32,6 +33,24 @@ def dim(value: Dim, scope: str = "") -> str:
     if value.coefficient != 1 or not factors:
         factors.insert(0, str(value.coefficient))
     return factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
+
+
+def formula(value: Formula, scope: str = "") -> str:
+    """A formula as an expression of i64, in parentheses where it is more than one factor."""
+    match value:
+        case Dim():
+            return dim(value, scope)
+        case Sum(terms):
+            return f"({' + '.join(formula(t, scope) for t in terms)})"
+        case Product(factors):
+            return f"({' * '.join(formula(f, scope) for f in factors)})"
+        case CeilDiv(dividend, divisor):
+            by = formula(divisor, scope)
+            less = str(divisor.coefficient - 1) if isinstance(divisor, Dim) and divisor.is_static else f"{by} - 1"
+            return f"(({formula(dividend, scope)} + {less}) / {by})"
+        case Larger(one, other):
+            a, b = formula(one, scope), formula(other, scope)
+            return f"({a} > {b} ? {a} : {b})"
 
 
 def literal(dtype: DType, bits: bytes) -> str:

@@ -1,0 +1,207 @@
+"""Kernel + schedules -> CUDA C++. Decides nothing; the text is meant to be read.
+
+One `__global__` function for each version of a kernel. It goes through the stages of all nests: those that do not wait
+for each other side by side, one's units behind the other's; a barrier of the grid between those that do.
+
+The compiler is told not to contract a product and a sum (`--fmad=false`): a value that two readers share has the same
+bits for both. Functions of the prelude ask for a fused multiply and add where they want one.
+"""
+
+from __future__ import annotations
+
+from tf_stitch.ir.types import Dim
+from tf_stitch.lower.gpu import (
+    THREADS,
+    GpuSchedules,
+    Home,
+    Version,
+    parts_name,
+    pieces,
+    tile_name,
+)
+from tf_stitch.lower.gpu_launch import Formula, Parameter, times
+from tf_stitch.lower.gpu_steps import Deposit, GridBarrier, Stage, flat
+from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
+from tf_stitch.lower.nests import tiles_in_place
+from tf_stitch.plan.gpu_target import WARP
+from tf_stitch.render.c_family import STORAGE, formula, headers
+from tf_stitch.render.cuda_nest import StagePrinter
+from tf_stitch.render.cuda_statements import indented, register
+from tf_stitch.toolchain.artifact import Source
+
+_SCRATCH_UNIT = 256
+_SHARED_UNIT = 16
+_LINE = 120
+
+
+def render_cuda(kernel: Kernel, schedules: GpuSchedules) -> Source:
+    """The CUDA source of a kernel: a function for each version, named as its variant's entry."""
+    lines = [*_preamble(kernel, schedules)]
+    for version in schedules.versions:
+        lines += _entry(version, schedules)
+    lines += ["}  // namespace stitch", "using namespace stitch;  // its entries are found by their names alone"]
+    return Source(kernel.name, "\n".join(lines) + "\n")
+
+
+def _preamble(kernel: Kernel, schedules: GpuSchedules) -> list[str]:
+    reduces = any(nest.reductions for nest in kernel.nests)
+    waits = any(v.variant.resident for v in schedules.versions)
+    needs_block = reduces or bool(kernel.scratch)
+    includes = ["core.h", *(["block.h"] if needs_block else []), *(["grid.h"] if waits else [])]
+    includes += headers([s for nest in kernel.nests for s in statements(nest)])
+    return [
+        f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
+        *(f'#include "prelude/cuda/{name}"' for name in includes),
+        "namespace stitch {",
+        "",
+    ]
+
+
+def _entry(version: Version, schedules: GpuSchedules) -> list[str]:
+    variant = version.variant
+    bounds = f"__launch_bounds__({variant.threads}, {variant.blocks})"
+    conditions = [f"// Where {formula(c.small)} is at most {formula(c.large)}." for c in variant.conditions]
+    body = [
+        "const int thread = threadIdx.x;",
+        *_slots(version),
+        *_shared(version),
+        *_scratch(version),
+        *_stages(version),
+    ]
+    return [
+        *conditions,
+        f'extern "C" __global__ void {bounds}',
+        *_signature(variant.entry, _parameters(version, schedules)),
+        *indented(body),
+        "}",
+        "",
+    ]
+
+
+def _signature(entry: str, parameters: list[str]) -> list[str]:
+    line = f"{entry}({', '.join(parameters)}) {{"
+    if len(line) <= _LINE:
+        return [line]
+    return [f"{entry}(", *(f"    {p}," for p in parameters[:-1]), f"    {parameters[-1]}) {{"]
+
+
+def _parameters(version: Version, schedules: GpuSchedules) -> list[str]:
+    kernel = version.kernel
+    buffers = _buffers(kernel)
+    constant = _constant(kernel)
+    forwarded = {output for _, output in kernel.forwards}
+    found: list[str] = []
+    for kind, number in schedules.launch.parameters:
+        match kind:
+            case Parameter.INPUT:
+                b = buffers.get((Place.INPUT, number))
+                type_ = kernel.inputs[number]
+                assert type_ is not None
+                restrict = " __restrict__" if number in constant else ""
+                name = b.name if b else ""
+                found.append(f"const {STORAGE[type_.dtype]}*{restrict} {name}".rstrip())
+            case Parameter.OUTPUT:
+                b = buffers[Place.OUTPUT, number]
+                restrict = "" if number in forwarded else " __restrict__"
+                found.append(f"{STORAGE[b.dtype]}*{restrict} {b.name}")
+            case Parameter.SCRATCH:
+                found.append("char* scratch")
+            case Parameter.BARRIER:
+                found.append("GridBarrier* barrier")
+            case Parameter.SYMBOL:
+                found.append(f"i64 {kernel.symbols[number].symbol}")
+    return found
+
+
+def _buffers(kernel: Kernel) -> dict[tuple[Place, int], Buffer]:
+    accesses = [s.access for nest in kernel.nests for s in statements(nest) if isinstance(s, Load | Store)]
+    return {(a.buffer.place, a.buffer.index): a.buffer for a in accesses if a.buffer.place is not Place.TILE}
+
+
+def _constant(kernel: Kernel) -> frozenset[int]:
+    """The inputs that nothing writes during a launch."""
+    return frozenset(range(len(kernel.inputs))) - {source for source, _ in kernel.forwards}
+
+
+def _slots(version: Version) -> list[str]:
+    """What threads leave for each other in shared memory."""
+    lines: list[str] = []
+    for part in version.parts:
+        if isinstance(part, GridBarrier):
+            continue
+        nest, s = version.kernel.nests[part.nest], version.schedules[part.nest]
+        for step in flat(part.body):
+            if isinstance(step, Deposit):
+                r = nest.reductions[step.reduction]
+                name = f"{r.name}_{'totals' if step.totals else 'slots'}"
+                count = THREADS if s.down else THREADS // WARP
+                lines.append(f"__shared__ {register(r.dtype)} {name}[{count}];")
+    return list(dict.fromkeys(lines))
+
+
+def _shared(version: Version) -> list[str]:
+    """Tiles in shared memory; those of different nests lie in the same place."""
+    lines: list[str] = []
+    for nest, s in zip(version.kernel.nests, version.schedules, strict=True):
+        if s.home is not Home.SHARED or not nest.tiles:
+            continue
+        before: Buffer | None = None
+        for place in tiles_in_place(nest):
+            for tile in place:
+                type_ = STORAGE[tile.dtype]
+                where = f"reinterpret_cast<{type_}*>(shared)"
+                if before is not None:
+                    where = f"behind<{type_}, {_SHARED_UNIT}>({before.name}, {formula(before.size)})"
+                lines.append(f"{type_}* const {tile.name} = {where};")
+            before = place[-1]
+    return ["extern __shared__ __align__(16) char shared[];", *lines] if lines else []
+
+
+def _scratch(version: Version) -> list[str]:
+    """Pointers to what lies in scratch, in the order of `lower.gpu.scratch_of`."""
+    found: list[tuple[str, str, Formula]] = [(b.name, STORAGE[b.dtype], b.size) for b in version.kernel.scratch]
+    for number, (nest, s) in enumerate(zip(version.kernel.nests, version.schedules, strict=True)):
+        rows = Dim(1)
+        for extent in nest.outer:
+            rows = rows * extent
+        if s.split:
+            count = times(pieces(nest, s), rows)
+            found += [(parts_name(number, i), STORAGE[r.dtype], count) for i, r in enumerate(nest.reductions)]
+        if s.home is Home.SCRATCH:
+            places = tiles_in_place(nest)
+            found += [(tile_name(number, p[0]), STORAGE[p[0].dtype], times(rows, p[0].size)) for p in places]
+    lines: list[str] = []
+    before: tuple[str, Formula] | None = None
+    for name, type_, count in found:
+        where = f"reinterpret_cast<{type_}*>(scratch)"
+        if before is not None:
+            where = f"behind<{type_}, {_SCRATCH_UNIT}>({before[0]}, {formula(before[1])})"
+        lines.append(f"{type_}* const {name} = {where};")
+        before = name, count
+    return lines
+
+
+def _stages(version: Version) -> list[str]:
+    index = "i64" if version.wide else "int"
+    constant = _constant(version.kernel)
+    phases: list[list[Stage]] = [[]]
+    for part in version.parts:
+        if isinstance(part, GridBarrier):
+            phases.append([])
+        else:
+            phases[-1].append(part)
+    lines: list[str] = []
+    for number, phase in enumerate(phases):
+        if number:
+            lines.append(f"grid_barrier(barrier, {(number - 1) % 2});")
+        printers = [
+            StagePrinter(stage, version.kernel.nests[stage.nest], version.schedules[stage.nest], index, constant)
+            for stage in phase
+        ]
+        if len(phases) == len(phase) == 1:
+            lines += printers[0].alone()
+        elif len(phase) == 1:
+            lines += ["{", *indented(printers[0].alone()), "}"]
+        else:
+            lines += ["{", "  i64 unit = blockIdx.x;", *(line for p in printers for line in indented(p.in_turn())), "}"]
+    return lines

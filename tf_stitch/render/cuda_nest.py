@@ -1,0 +1,422 @@
+"""One loop nest as CUDA C++: a block's loop over its units, and in it what each step does.
+
+for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+  const int row = unit * 8 + thread / 32;        which rows, pieces and columns the unit is
+  const f32* x_at = x + row * 768;               pointers to them
+  f32 sum_part = 0.0f;                           RunSweep: a loop of each thread
+  for (...) {...}
+  const f32 sum = across<Sum, 32>(sum_part);     Fold, Collect, ...
+}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_stitch.ir.types import Dim, product
+from tf_stitch.lower.gpu import THREADS, GpuSchedule, Home, Mapping, parts_name, tile_name
+from tf_stitch.lower.gpu_steps import (
+    BlockBarrier,
+    Collect,
+    Combine,
+    Deposit,
+    EachPiece,
+    Fold,
+    FoldKept,
+    Keep,
+    Publish,
+    RunFinish,
+    RunSweep,
+    Stage,
+    Step,
+    flat,
+)
+from tf_stitch.lower.kernel import Nest, Reduction, Statement
+from tf_stitch.lower.nests import tiles_in_place
+from tf_stitch.ops import REDUCERS
+from tf_stitch.plan.gpu_target import WARP
+from tf_stitch.render.c_family import STORAGE, dim, formula, literal
+from tf_stitch.render.cuda_statements import COMBINE, Scope, bare, combined, indented, register
+
+_ZERO = Dim(0)
+
+
+class StagePrinter:
+    """Prints one stage. index: "int" or "i64", what counts elements. constant: see Scope."""
+
+    def __init__(self, stage: Stage, nest: Nest, schedule: GpuSchedule, index: str, constant: frozenset[int]) -> None:
+        self.stage = stage
+        self.nest = nest
+        self.schedule = schedule
+        self.index = index
+        self.scope = Scope(nest, schedule, constant)
+        self.down = schedule.down
+        self.rows_of_threads = THREADS // schedule.lanes  # for COLUMNS: threads one below the other
+        self.length = dim(product(nest.inner))
+        self.inside = ""  # for COLUMNS: the condition under which this thread's column exists; "" where it always does
+
+    # .. the loop over units ....................................................................................
+
+    def alone(self) -> list[str]:
+        """The stage as the only one of its phase."""
+        units, head = self._units()
+        return [*head, f"for (i64 unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{", *self._unit(), "}"]
+
+    def in_turn(self) -> list[str]:
+        """The stage as one of several, which take their units one behind another: `unit` is declared before them."""
+        units, head = self._units()
+        loop = [f"for (; unit < {units}; unit += gridDim.x) {{", *self._unit(), "}", f"unit -= {units};"]
+        return ["{", *indented([*head, *loop]), "}"] if head else loop
+
+    def _units(self) -> tuple[str, list[str]]:
+        """How many there are, and the lines that stand before the loop."""
+        units = formula(self.stage.units)
+        if units.isidentifier() or units.isdigit():
+            return units, self._of_stage()
+        return "units", [*self._of_stage(), f"const i64 units = {bare(units)};"]
+
+    def _unit(self) -> list[str]:
+        """What is done for a unit."""
+        coordinates, cut = self._coordinates()
+        used = [s for step in flat(self.stage.body) for s in self._statements(step)]
+        pointers = self.scope.point(used, coordinates)
+        lines = [*cut, *pointers, *self._steps(self.stage.body)]
+        guard = ""
+        rows = product(self.nest.outer)
+        if self.schedule.mapping is Mapping.ELEMENTS:
+            lines, guard = self._elements(lines)
+        elif self.schedule.mapping is Mapping.WARPS and rows.coefficient % (THREADS // self.schedule.lanes):
+            guard = f"if (row < {self._rows}) "
+        return indented([*self._where(), *self._tiles(), *_guard(guard, lines)])
+
+    def _of_stage(self) -> list[str]:
+        """What is the same for all units."""
+        s, lines = self.schedule, list[str]()
+        if s.mapping is Mapping.WARPS:
+            lines.append(f"const int lane = thread % {s.lanes};")
+        elif s.down:
+            lines += [f"const int x = thread % {s.lanes}, y = thread / {s.lanes};"]
+        if s.piece is not None:
+            lines.append(f"const {self.index} piece_length = {bare(self._cast(formula(s.piece)))};")
+        if s.split:
+            lines.append(f"const {self.index} pieces = ({self.length} + piece_length - 1) / piece_length;")
+        return lines
+
+    def _cast(self, value: str) -> str:
+        return value if value.isdigit() or self.index == "i64" else f"{self.index}({value})"
+
+    @property
+    def _rows(self) -> str:
+        return dim(product(self.nest.outer))
+
+    # .. where a unit is ........................................................................................
+
+    def _where(self) -> list[str]:
+        """Coordinates of the unit, or of the thread in it."""
+        s, unit = self.schedule, self._cast("unit")
+        if s.mapping is Mapping.ELEMENTS:
+            n = f"({unit} * {THREADS} + thread)" + (f" * {s.vector}" if s.vector > 1 else "")
+            return [f"const {self.index} {'element' if self.nest.outer else 'n'} = {n};"]
+        of_piece = s.split and self._has_sweep()
+        if s.down:
+            return self._where_down(f"{unit} / pieces" if of_piece else unit) + self._piece(of_piece, unit)
+        if s.mapping is Mapping.WARPS:
+            per_block = THREADS // s.lanes
+            line = f"const {self.index} row = {unit} * {per_block} + thread / {s.lanes};"
+            together = [f"const u32 together = __ballot_sync(whole_warp, row < {self._rows});"]
+            return [line, *(together if self._partial_warps() else [])]
+        row = f"{unit} / pieces" if of_piece else unit
+        lines = [f"const {self.index} row = {row};"] if self.nest.outer else []
+        return lines + self._piece(of_piece, unit)
+
+    def _partial_warps(self) -> bool:
+        """Whether rows may end within a warp."""
+        rows = product(self.nest.outer)
+        return self.schedule.lanes < WARP and rows.coefficient % (WARP // self.schedule.lanes) != 0
+
+    def _has_sweep(self) -> bool:
+        return any(isinstance(step, RunSweep) for step in flat(self.stage.body))
+
+    def _piece(self, of_piece: bool, unit: str) -> list[str]:
+        if not of_piece:
+            return []
+        height = "height" if self.down else self.length
+        return [
+            f"const {self.index} piece = {unit} % pieces, begin = piece * piece_length;",
+            f"const {self.index} end = begin + piece_length < {height} ? begin + piece_length : {self._cast(height)};",
+        ]
+
+    def _where_down(self, group: str) -> list[str]:
+        """Columns that stand beyond the last are the last once more, of no height."""
+        columns, lanes = self.nest.outer[-1], self.schedule.lanes
+        rest = product(self.nest.outer[:-1])
+        width = f"(({dim(columns)} + {lanes - 1}) / {lanes})"
+        lines: list[str] = []
+        across = group
+        if not rest.is_one:
+            lines.append(f"const {self.index} group = {group};")
+            across = f"group % {self._cast(width)}"
+        at = f"({across}) * {lanes} + x" if not across.isidentifier() else f"{across} * {lanes} + x"
+        if columns.coefficient % lanes == 0:
+            lines += [f"const {self.index} column = {at};"]
+            height = self._cast(self.length)
+        else:
+            lines += [
+                f"const {self.index} at = {at};",
+                f"const bool inside = at < {dim(columns)};",
+                f"const {self.index} column = inside ? at : {self._cast(dim(columns))} - 1;",
+            ]
+            self.inside, height = "inside", f"inside ? {self._cast(self.length)} : 0"
+        if self._has_sweep():
+            lines.append(f"const {self.index} height = {height};")
+        if not rest.is_one:
+            lines.append(f"const {self.index} above = group / {self._cast(width)};")
+        return lines
+
+    def _coordinates(self) -> tuple[list[str], list[str]]:
+        """Names of the outer coordinates, and the lines that make them."""
+        outer = self.nest.outer
+        if not outer:
+            return [], []
+        if self.down:
+            names, lines = self._cut("above", outer[:-1])
+            return [*names, "column"], lines
+        return self._cut("row", outer)
+
+    def _cut(self, whole: str, extents: Sequence[Dim]) -> tuple[list[str], list[str]]:
+        """A number of a row as coordinates."""
+        if not extents or product(extents).is_one:
+            return ["0"] * len(extents), []
+        if len(extents) == 1:
+            return [whole], []
+        lines: list[str] = []
+        rest = whole
+        for axis in range(len(extents) - 1, 0, -1):
+            extent = self._cast(dim(extents[axis]))
+            lines.append(f"const {self.index} o{axis} = {rest} % {extent}, r{axis} = {rest} / {extent};")
+            rest = f"r{axis}"
+        return [rest, *(f"o{axis}" for axis in range(1, len(extents)))], lines
+
+    def _elements(self, inside: list[str]) -> tuple[list[str], str]:
+        s, (extent,) = self.schedule, self.nest.inner
+        whole = product((*self.nest.outer, extent))
+        name = "element" if self.nest.outer else "n"
+        if self.nest.outer:
+            inside = [
+                f"const {self.index} n = element % {self._cast(dim(extent))}, "
+                f"row = element / {self._cast(dim(extent))};",
+                *inside,
+            ]
+        sure = whole.coefficient % (THREADS * s.vector) == 0
+        return inside, "" if sure else f"if ({name} < {dim(whole)}) "
+
+    def _statements(self, step: Step) -> Sequence[Statement]:
+        match step:
+            case RunSweep(number):
+                return self.nest.sweeps[number].row + self.nest.sweeps[number].elements
+            case RunFinish():
+                return self.nest.finish
+            case _:
+                return ()
+
+    # .. tiles ..................................................................................................
+
+    def _tiles(self) -> list[str]:
+        """Of the unit: in registers, or where in memory its row is."""
+        s = self.schedule
+        lines: list[str] = []
+        if s.home is Home.REGISTERS:
+            for tile in self.nest.tiles:
+                type_ = register(tile.dtype)
+                type_ = type_ if s.vector == 1 else f"Pack<{type_}, {s.vector}>"
+                lines.append(f"{type_} {tile.name}{f'[{s.steps}]' if s.steps > 1 else ''};")
+        elif s.home is Home.SCRATCH and self._has_sweep():
+            number = self.stage.nest
+            for place in tiles_in_place(self.nest):
+                base = tile_name(number, place[0])
+                row = f" + row * {self._cast(self.length)}" if self.nest.outer else ""
+                lines += [f"{STORAGE[t.dtype]}* {t.name} = {base}{row};" for t in place]
+        return lines
+
+    # .. steps ..................................................................................................
+
+    def _steps(self, body: Sequence[Step], piece: bool = False) -> list[str]:
+        return [line for step in body for line in self._step(step, piece)]
+
+    def _reduction(self, number: int) -> tuple[Reduction, str, str]:
+        """A reduction, its register's type, and the name of its operation."""
+        r = self.nest.reductions[number]
+        return r, register(r.dtype), COMBINE[REDUCERS[r.reducer].combine]
+
+    def _neutral(self, r: Reduction) -> str:
+        value = REDUCERS[r.reducer].neutral(r.dtype)
+        return literal(r.dtype, np.asarray(value).astype(r.dtype.numpy).tobytes())
+
+    def _step(self, step: Step, piece: bool) -> list[str]:
+        s = self.schedule
+        match step:
+            case RunSweep(number):
+                return self._sweep(number, piece)
+            case EachPiece(body):
+                return self._each_piece(body)
+            case BlockBarrier():
+                return ["__syncthreads();"]
+            case RunFinish():
+                return self._finish()
+            case Fold(number):
+                r, type_, op = self._reduction(number)
+                together = ", together" if self._partial_warps() else ""
+                value = f"{r.name}_part" if s.lanes == 1 else f"across<{op}, {s.lanes}>({r.name}_part{together})"
+                return [f"const {type_} {r.name} = {value};"]
+            case Deposit(number, totals):
+                return self._deposit(number, totals)
+            case Collect(number, totals):
+                return self._collect(number, totals, piece)
+            case Keep(number):
+                r, _, _ = self._reduction(number)
+                turn = f"piece % {self.rows_of_threads} == y" if self.down else f"piece % {WARP} == thread % {WARP}"
+                return [f"if ({turn}) {combined(r.reducer, r.dtype, f'{r.name}_kept', f'{r.name}_piece')}"]
+            case FoldKept(number):
+                r, type_, op = self._reduction(number)
+                return [f"const {type_} {r.name} = across<{op}, {WARP}>({r.name}_kept);"]
+            case Publish(number):
+                return self._publish(number)
+            case Combine(number):
+                return self._combine(number)
+
+    def _deposit(self, number: int, totals: bool) -> list[str]:
+        r, _, op = self._reduction(number)
+        value, slots = (f"{r.name}_kept", f"{r.name}_totals") if totals else (f"{r.name}_part", f"{r.name}_slots")
+        if self.down:
+            return [f"{slots}[thread] = {value};"]
+        return [f"leave({slots}, across<{op}, {WARP}>({value}));"]
+
+    def _collect(self, number: int, totals: bool, piece: bool) -> list[str]:
+        r, type_, op = self._reduction(number)
+        name = f"{r.name}_piece" if not totals and (piece or self.schedule.split) else r.name
+        slots = f"{r.name}_totals" if totals else f"{r.name}_slots"
+        if self.down:
+            return [f"const {type_} {name} = collect_down<{op}, {self.schedule.lanes}, {THREADS}>({slots});"]
+        return [f"const {type_} {name} = collect<{op}, {THREADS // WARP}>({slots});"]
+
+    def _publish(self, number: int) -> list[str]:
+        r, _, _ = self._reduction(number)
+        parts = parts_name(self.stage.nest, number)
+        if self.down:
+            guard = f"y == 0 && {self.inside}" if self.inside else "y == 0"
+            return [f"if ({guard}) store({parts} + piece * {self._cast(self._rows)} + {self._flat()}, {r.name}_piece);"]
+        return [f"if (thread == 0) store({parts} + unit, {r.name}_piece);"]
+
+    def _flat(self) -> str:
+        """The number of a column, above all rest."""
+        rest = product(self.nest.outer[:-1])
+        return "column" if rest.is_one else f"(above * {self._cast(dim(self.nest.outer[-1]))} + column)"
+
+    def _combine(self, number: int) -> list[str]:
+        r, type_, _ = self._reduction(number)
+        parts, kept = parts_name(self.stage.nest, number), f"{r.name}_kept"
+        if self.down:
+            start, step = "y", self.rows_of_threads
+            place = f"{parts} + p * {self._cast(self._rows)} + {self._flat()}"
+        else:
+            start, step = f"thread % {WARP}", WARP
+            row = "row * pieces + " if self.nest.outer else ""
+            place = f"{parts} + {row}p"
+        body = combined(r.reducer, r.dtype, kept, f"load_fresh({place})")
+        return [
+            f"{type_} {kept} = {self._neutral(r)};",
+            f"for ({self.index} p = {start}; p < pieces; p += {step}) {body}",
+        ]
+
+    def _each_piece(self, body: tuple[Step, ...]) -> list[str]:
+        lines: list[str] = []
+        for step in flat(body):
+            if isinstance(step, RunSweep):
+                lines += self.scope.scalars(self.nest.sweeps[step.sweep].row)
+            if isinstance(step, Keep):
+                r, type_, _ = self._reduction(step.reduction)
+                lines.append(f"{type_} {r.name}_kept = {self._neutral(r)};")
+        height = "height" if self.down else self._cast(self.length)
+        whole = self._cast(self.length)
+        return [
+            *lines,
+            f"for ({self.index} piece = 0, begin = 0; begin < {whole}; ++piece, begin += piece_length) {{",
+            f"  const {self.index} end = begin + piece_length < {height} ? begin + piece_length : {height};",
+            *indented(self._steps(body, piece=True)),
+            "}",
+        ]
+
+    def _finish(self) -> list[str]:
+        s = self.schedule
+        if self.down:
+            guard = f"y == 0 && {self.inside}" if self.inside else "y == 0"
+        else:
+            guard = "lane == 0" if s.mapping is Mapping.WARPS else "thread == 0"
+        return [f"if ({guard}) {{", *indented(self.scope.scalars(self.nest.finish)), "}"]
+
+    # .. a sweep ................................................................................................
+
+    def _sweep(self, number: int, piece: bool) -> list[str]:
+        sweep, s = self.nest.sweeps[number], self.schedule
+        lines = self.scope.scalars(sweep.row)
+        lines += [
+            f"{register(r.dtype)} {r.name}_part = {self._neutral(r)};"
+            for r in self.nest.reductions
+            if r.sweep == number
+        ]
+        inner, cut = self._inner()
+        turn = "k" if s.steps > 1 else ""
+        hoisted = self.scope.known.copy()
+        step = [*cut, *self.scope.step(sweep.elements, inner, "n", turn)]
+        self.scope.known = hoisted
+        if s.mapping is Mapping.ELEMENTS:
+            return lines + step
+        return lines + self._along(step, piece or (s.split and not piece))
+
+    def _inner(self) -> tuple[list[str], list[str]]:
+        """Coordinates of element n of the row, and the lines that make them."""
+        if len(self.nest.inner) == 1:
+            return ["n"], []
+        lines: list[str] = []
+        rest = "n"
+        for axis in range(len(self.nest.inner) - 1, 0, -1):
+            extent = self._cast(dim(self.nest.inner[axis]))
+            lines.append(f"const {self.index} i{axis} = {rest} % {extent}, q{axis} = {rest} / {extent};")
+            rest = f"q{axis}"
+        return [rest, *(f"i{axis}" for axis in range(1, len(self.nest.inner)))], lines
+
+    def _along(self, step: list[str], in_piece: bool) -> list[str]:
+        """The loop along the row, or down the column."""
+        s = self.schedule
+        lane = "lane" if s.mapping is Mapping.WARPS else "thread"
+        if self.down:
+            start = "begin + y" if in_piece else "y"
+            end = "end" if in_piece else "height"
+            head = f"for ({self.index} n = {start}; n < {end}; n += {self.rows_of_threads}) {{"
+            return ["#pragma unroll 4", head, *indented(step), "}"]
+        vector = f" * {s.vector}" if s.vector > 1 else ""
+        if not s.steps:
+            start = f"begin + {lane}{vector}" if in_piece else f"{lane}{vector}"
+            end = "end" if in_piece else self.length
+            head = f"for ({self.index} n = {start}; n < {end}; n += {s.lanes * s.vector}) {{"
+            return ["#pragma unroll 4", head, *indented(step), "}"]
+        length = product(self.nest.inner)
+        exact = length.is_static and length.coefficient == s.steps * s.lanes * s.vector
+        if s.steps == 1:
+            guard = "" if exact else f"if (n < {self.length}) "
+            return ["{", f"  const int n = {lane}{vector};", *indented(_guard(guard, step)), "}"]
+        place = f"(k * {s.lanes} + {lane}){vector}"
+        guard = "" if exact else f"if (n < {self.length}) "
+        return [
+            "#pragma unroll",
+            f"for (int k = 0; k < {s.steps}; ++k) {{",
+            f"  const int n = {place};",
+            *indented(_guard(guard, step)),
+            "}",
+        ]
+
+
+def _guard(condition: str, lines: list[str]) -> list[str]:
+    return [f"{condition}{{", *indented(lines), "}"] if condition else lines

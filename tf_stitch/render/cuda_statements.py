@@ -1,0 +1,258 @@
+"""Statements of a nest as CUDA C++: of one thread, on scalars; loads and stores of neighbours on packs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.ir.types import ONE, Dim, DType
+from tf_stitch.lower.gpu import GpuSchedule, Home
+from tf_stitch.lower.kernel import (
+    Access,
+    Accumulate,
+    Buffer,
+    Compute,
+    ExtentOf,
+    Literal,
+    Load,
+    Nest,
+    Place,
+    Reduced,
+    Statement,
+    Store,
+)
+from tf_stitch.ops import REDUCERS
+from tf_stitch.render.c_family import STORAGE, dim, expression, is_number, literal
+from tf_stitch.render.c_family import register as pack_register
+
+_ZERO = Dim(0)
+COMBINE = {"add": "Sum", "mul": "Product", "max": "Largest", "min": "Smallest", "and": "AllOf", "or": "AnyOf"}
+
+
+def register(dtype: DType) -> str:
+    """The type that a value of this dtype is computed in."""
+    return "bool" if dtype is DType.BOOL else pack_register(dtype)
+
+
+def combined(reducer: str, dtype: DType, one: str, other: str) -> str:
+    """The statement that combines `other` into the variable `one`."""
+    combine = REDUCERS[reducer].combine
+    if dtype.is_float and combine in ("add", "mul"):
+        return f"{one} {'+' if combine == 'add' else '*'}= {other};"
+    if combine in ("and", "or"):
+        return f"{one} = {one} {'&' if combine == 'and' else '|'} {other};"
+    return f"{one} = {combine}({one}, {other});"
+
+
+class Scope:
+    """The names of one nest, as its part of a stage is printed.
+
+    constant: inputs that nothing writes during the launch. tile_names: what tiles are called in memory.
+    """
+
+    def __init__(self, nest: Nest, schedule: GpuSchedule, constant: frozenset[int]) -> None:
+        self.nest = nest
+        self.schedule = schedule
+        self.constant = constant
+        self.dtypes: dict[str, DType] = {}
+        self.numbers: set[str] = set()  # literals that `is_number`
+        self.known: set[str] = set()  # a row's scalars that are declared
+        self.pointers: dict[tuple[Buffer, tuple[Dim, ...], tuple[Dim, ...]], str] = {}
+        self.elements: dict[str, str] = {}  # a name of the current step, and how it is written
+
+    # .. pointers ...............................................................................................
+
+    def point(self, statements: Sequence[Statement], coordinates: Sequence[str]) -> list[str]:
+        """A pointer for each access, moved on to the row; `coordinates` are those of the outer axes."""
+        lines: list[str] = []
+        for s in statements:
+            if not isinstance(s, Load | Store) or s.access.buffer.place is Place.TILE:
+                continue
+            key = self._key(s.access)
+            if key in self.pointers:
+                continue
+            buffer = s.access.buffer
+            if self._points_itself(s):
+                self.pointers[key] = buffer.name
+                continue
+            name = f"{buffer.name}_at"
+            while name in self.pointers.values():
+                name += "_"
+            self.pointers[key] = name
+            const = "" if isinstance(s, Store) else "const "
+            parts = [_times(c, d) for c, d in zip(coordinates, s.access.strides, strict=False) if d != _ZERO]
+            parts += [dim(term) for term in s.access.offset]
+            where = " + ".join([buffer.name, *parts])
+            lines.append(f"{const}{STORAGE[buffer.dtype]}* {name} = {where};")
+        return lines
+
+    def _points_itself(self, s: Load | Store) -> bool:
+        """Whether the buffer's own pointer will do: no variable of its name is declared where it is used."""
+        outer = s.access.strides[: len(self.nest.outer)]
+        moved = s.access.offset or any(d != _ZERO for d in outer)
+        named = isinstance(s, Load) and (self.schedule.vector == 1 or s.access.strides[-1] != ONE)
+        return not moved and not named
+
+    def _key(self, access: Access) -> tuple[Buffer, tuple[Dim, ...], tuple[Dim, ...]]:
+        return access.buffer, access.strides[: len(self.nest.outer)], access.offset
+
+    def _address(self, access: Access, inner: Sequence[str]) -> str:
+        """Of an element, `inner` being the coordinates of the inner axes."""
+        name = self.pointers[self._key(access)]
+        strides = access.strides[len(self.nest.outer) :]
+        parts = [_times(c, d) for c, d in zip(inner, strides, strict=True) if d != _ZERO]
+        return " + ".join([name, *parts])
+
+    def _load(self, access: Access) -> str:
+        """The function of the prelude that reads this memory."""
+        if access.buffer.place is Place.INPUT:
+            return "load_constant" if access.buffer.index in self.constant else "load"
+        return "load_fresh"
+
+    # .. statements of a row ....................................................................................
+
+    def scalars(self, statements: Sequence[Statement]) -> list[str]:
+        """Those of them that are not declared yet."""
+        lines: list[str] = []
+        for s in statements:
+            if isinstance(s, Store):
+                lines.append(f"store({self._address(s.access, self._first())}, {s.value});")
+            elif not isinstance(s, Accumulate) and s.name not in self.known:
+                self.known.add(s.name)
+                lines += self._scalar(s)
+        return lines
+
+    def _first(self) -> list[str]:
+        return ["0"] * len(self.nest.inner)
+
+    def _scalar(self, s: Load | Literal | ExtentOf | Compute | Reduced) -> list[str]:
+        self.dtypes[s.name] = s.dtype
+        match s:
+            case Load(_, _, access):
+                value = f"{self._load(access)}({self._place(access)})"
+            case Literal(_, dtype, bits):
+                if is_number(s):
+                    self.numbers.add(s.name)
+                value = literal(dtype, bits)
+            case ExtentOf(_, dtype, extent):
+                value = f"{register(dtype)}({dim(extent)})"
+            case Compute():
+                value = self._expression(s)
+            case Reduced(name, _, number):
+                reduction = self.nest.reductions[number]
+                if name == reduction.name:  # it was declared when it was combined
+                    return []
+                value = reduction.name
+        return [f"const {register(s.dtype)} {s.name} = {value};"]
+
+    def _place(self, access: Access) -> str:
+        return self.pointers[self._key(access)]
+
+    def _expression(self, s: Compute) -> str:
+        operands = [self.elements.get(o, o) for o in s.operands]
+        dtypes = [self.dtypes[o] for o in s.operands]
+        integers = not all(d.is_float for d in dtypes)  # a float's own operators read better
+        value = expression(s, operands, dtypes, self.numbers, scalars=integers)
+        return value.replace("convert<mask>", "convert<bool>")
+
+    # .. statements of an element ...............................................................................
+
+    def step(self, statements: Sequence[Statement], inner: Sequence[str], linear: str, turn: str) -> list[str]:
+        """A thread's step along the row: `vector` neighbours, the first of them at the coordinates `inner`.
+
+        linear: the number of the first in the row. turn: of the step, where tiles are in registers; else "".
+        """
+        self.elements = {}
+        before: list[str] = []
+        body: list[str] = []
+        after: list[str] = []
+        vector = self.schedule.vector
+        for s in statements:
+            match s:
+                case Load(name, dtype, access):
+                    self.dtypes[name] = dtype
+                    before += self._element_load(name, access, inner, linear, turn, body)
+                case Literal() | ExtentOf() | Reduced():
+                    before += self.scalars([s])
+                case Compute(name, dtype):
+                    self.dtypes[name] = dtype
+                    body.append(f"const {register(dtype)} {name} = {self._expression(s)};")
+                case Accumulate(number, value):
+                    reduction = self.nest.reductions[number]
+                    operand = self.elements.get(value, value)
+                    body.append(combined(reduction.reducer, reduction.dtype, f"{reduction.name}_part", operand))
+                case Store(access, value, _):
+                    self._element_store(access, value, inner, linear, turn, before, body, after)
+        if vector == 1:
+            return before + body + after
+        loop = ["#pragma unroll", f"for (int v = 0; v < {vector}; ++v) {{", *indented(body), "}"]
+        return before + loop + after
+
+    def _element_load(
+        self, name: str, access: Access, inner: Sequence[str], linear: str, turn: str, body: list[str]
+    ) -> list[str]:
+        vector, type_ = self.schedule.vector, register(access.buffer.dtype)
+        if access.buffer.place is Place.TILE:
+            if self.schedule.home is Home.REGISTERS:
+                self.elements[name] = self._in_registers(access.buffer, turn)
+                return []
+            function, address = "load", f"{access.buffer.name} + {linear}"
+            whole = vector > 1
+        else:
+            function, address = self._load(access), self._address(access, inner)
+            whole = vector > 1 and access.strides[-1] == ONE
+        if whole:
+            self.elements[name] = f"{name}_pack.v[v]"
+            return [f"const Pack<{type_}, {vector}> {name}_pack = {function}<{vector}>({address});"]
+        line = f"const {type_} {name} = {function}({address});"
+        if vector > 1:
+            return [line]
+        body.append(line)
+        return []
+
+    def _in_registers(self, tile: Buffer, turn: str) -> str:
+        place = f"{tile.name}[{turn}]" if turn else tile.name
+        return place if self.schedule.vector == 1 else f"{place}.v[v]"
+
+    def _element_store(
+        self,
+        access: Access,
+        value: str,
+        inner: Sequence[str],
+        linear: str,
+        turn: str,
+        before: list[str],
+        body: list[str],
+        after: list[str],
+    ) -> None:
+        vector, buffer = self.schedule.vector, access.buffer
+        value = self.elements.get(value, value)
+        if buffer.place is Place.TILE and self.schedule.home is Home.REGISTERS:
+            body.append(f"{self._in_registers(buffer, turn)} = {value};")
+            return
+        in_tile = buffer.place is Place.TILE
+        address = f"{buffer.name} + {linear}" if in_tile else self._address(access, inner)
+        if vector == 1:
+            body.append(f"store({address}, {value});")
+            return
+        pack = f"{buffer.name}_pack" if in_tile else f"{self._place(access).removesuffix('_at')}_pack"
+        before.append(f"Pack<{register(buffer.dtype)}, {vector}> {pack};")
+        body.append(f"{pack}.v[v] = {value};")
+        after.append(f"store({address}, {pack});")
+
+
+def _times(coordinate: str, stride: Dim) -> str:
+    return coordinate if stride.is_one else f"{coordinate} * {dim(stride)}"
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    return [line if line.startswith("#") else f"  {line}" for line in lines]
+
+
+def bare(text: str) -> str:
+    """An expression without the parentheses around all of it."""
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1] if text.startswith("(") else text
