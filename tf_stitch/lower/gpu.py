@@ -68,6 +68,7 @@ from tf_stitch.lower.kernel import (
     Nest,
     Place,
     Reduced,
+    Reduction,
     Statement,
     Store,
     Sweep,
@@ -303,20 +304,22 @@ def scratch_of(kernel: Kernel, schedules: Sequence[GpuSchedule]) -> list[tuple[s
         rows = product(nest.outer)
         if s.split:
             count = times(pieces(nest, s), rows)
-            found += [(parts_name(number, r), times(count, Dim(e.dtype.size))) for r, e in enumerate(nest.reductions)]
+            found += [(parts_name(number, r), times(count, Dim(r.dtype.size))) for r in nest.reductions]
         if s.home is Home.SCRATCH:
             for place in tiles_in_place(nest):
                 size = times(rows, place[0].size, Dim(place[0].dtype.size))
-                found.append((tile_name(number, place[0]), size))
+                found.append((tiles_name(number, place[0]), size))
     return found
 
 
-def parts_name(nest: int, reduction: int) -> str:
-    return f"parts_{nest}_{reduction}"
+def parts_name(nest: int, reduction: Reduction) -> str:
+    """What pieces leave of a reduction of nest number `nest`."""
+    return f"{reduction.name}_parts{nest}"
 
 
-def tile_name(nest: int, tile: Buffer) -> str:
-    return f"tiles_{nest}_{tile.index}"
+def tiles_name(nest: int, tile: Buffer) -> str:
+    """The tiles of all rows of nest number `nest`."""
+    return f"{tile.name}s{nest}"
 
 
 def pieces(nest: Nest, s: GpuSchedule) -> Formula:

@@ -17,9 +17,14 @@ _RESERVED = frozenset(
 
     i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 boolean same vec stitch
 
-    begin begin_row call count end end_row n row state tiles width""".split()
+    begin begin_row call count end end_row n row state tiles width
+
+    above at barrier column depth element even group height index inside k lane p piece piece_length pieces scratch
+    shared thread together unit units v whole_warp""".split()
 )
-_NUMBERED = re.compile(r"([ior]|partial)\d+")  # coordinates of loops, and accumulators
+_NUMBERED = re.compile(r"([ioqr]|partial)\d+")  # coordinates of loops, and accumulators
+# What the printers name after a buffer or a reduction.
+_ENDINGS = re.compile(r"_(at|kept|pack|part|piece|slots|totals|parts\d+|tiles\d+)$")
 # Functions of the prelude: a variable of the same name would hide them.
 _CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp + f.cuda)) | frozenset(
     """load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first
@@ -37,7 +42,7 @@ class Names:
     def fresh(self, node: str, role: str = "") -> str:
         """An identifier that recalls the last parts of a node's name ("encoder/ln/mul_1" -> "mul_1")."""
         stem = re.sub(r"_\d+$", "", identifier(node.rsplit("/", 1)[-1])) or "v"
-        if stem.endswith("_at") or _NUMBERED.fullmatch(stem):  # the latter and pointers are the printer's
+        if _ENDINGS.search(stem) or _NUMBERED.fullmatch(stem):
             stem = f"{stem}_"
         if role:
             stem = f"{stem}_{role}"

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from tf_stitch.ir.types import Dim
 from tf_stitch.lower.gpu import (
-    THREADS,
     GpuSchedules,
     Home,
     Version,
     parts_name,
     pieces,
-    tile_name,
+    tiles_name,
 )
 from tf_stitch.lower.gpu_launch import Formula, Parameter, times
-from tf_stitch.lower.gpu_steps import Deposit, GridBarrier, Stage, flat
+from tf_stitch.lower.gpu_steps import GridBarrier, Stage
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
 from tf_stitch.lower.nests import tiles_in_place
-from tf_stitch.plan.gpu_target import WARP
 from tf_stitch.render.c_family import STORAGE, formula, headers
 from tf_stitch.render.cuda_nest import StagePrinter
-from tf_stitch.render.cuda_statements import indented, register
+from tf_stitch.render.cuda_statements import indented
 from tf_stitch.toolchain.artifact import Source
 
 _SCRATCH_UNIT = 256
@@ -63,7 +61,6 @@ def _entry(version: Version, schedules: GpuSchedules) -> list[str]:
     conditions = [f"// Where {formula(c.small)} is at most {formula(c.large)}." for c in variant.conditions]
     body = [
         "const int thread = threadIdx.x;",
-        *_slots(version),
         *_shared(version),
         *_scratch(version),
         *_stages(version),
@@ -123,22 +120,6 @@ def _constant(kernel: Kernel) -> frozenset[int]:
     return frozenset(range(len(kernel.inputs))) - {source for source, _ in kernel.forwards}
 
 
-def _slots(version: Version) -> list[str]:
-    """What threads leave for each other in shared memory."""
-    lines: list[str] = []
-    for part in version.parts:
-        if isinstance(part, GridBarrier):
-            continue
-        nest, s = version.kernel.nests[part.nest], version.schedules[part.nest]
-        for step in flat(part.body):
-            if isinstance(step, Deposit):
-                r = nest.reductions[step.reduction]
-                name = f"{r.name}_{'totals' if step.totals else 'slots'}"
-                count = THREADS if s.down else THREADS // WARP
-                lines.append(f"__shared__ {register(r.dtype)} {name}[{count}];")
-    return list(dict.fromkeys(lines))
-
-
 def _shared(version: Version) -> list[str]:
     """Tiles in shared memory; those of different nests lie in the same place."""
     lines: list[str] = []
@@ -166,10 +147,10 @@ def _scratch(version: Version) -> list[str]:
             rows = rows * extent
         if s.split:
             count = times(pieces(nest, s), rows)
-            found += [(parts_name(number, i), STORAGE[r.dtype], count) for i, r in enumerate(nest.reductions)]
+            found += [(parts_name(number, r), STORAGE[r.dtype], count) for r in nest.reductions]
         if s.home is Home.SCRATCH:
             places = tiles_in_place(nest)
-            found += [(tile_name(number, p[0]), STORAGE[p[0].dtype], times(rows, p[0].size)) for p in places]
+            found += [(tiles_name(number, p[0]), STORAGE[p[0].dtype], times(rows, p[0].size)) for p in places]
     lines: list[str] = []
     before: tuple[str, Formula] | None = None
     for name, type_, count in found:

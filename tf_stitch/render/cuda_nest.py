@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_stitch.ir.types import Dim, product
-from tf_stitch.lower.gpu import THREADS, GpuSchedule, Home, Mapping, parts_name, tile_name
+from tf_stitch.lower.gpu import THREADS, GpuSchedule, Home, Mapping, parts_name, tiles_name
+from tf_stitch.lower.gpu_launch import Larger, ceil_div
 from tf_stitch.lower.gpu_steps import (
     BlockBarrier,
     Collect,
@@ -55,7 +56,8 @@ class StagePrinter:
         self.down = schedule.down
         self.rows_of_threads = THREADS // schedule.lanes  # for COLUMNS: threads one below the other
         self.length = dim(product(nest.inner))
-        self.inside = ""  # for COLUMNS: the condition under which this thread's column exists; "" where it always does
+        exists = not self.down or nest.outer[-1].coefficient % schedule.lanes == 0
+        self.inside = "" if exists else "inside"  # the condition under which this thread's column exists
 
     # .. the loop over units ....................................................................................
 
@@ -73,6 +75,9 @@ class StagePrinter:
     def _units(self) -> tuple[str, list[str]]:
         """How many there are, and the lines that stand before the loop."""
         units = formula(self.stage.units)
+        if self.schedule.split and self._has_sweep():
+            rows = self._groups() if self.down else self._rows
+            return "units", [*self._of_stage(), f"const i64 units = {f'{rows} * ' if rows != '1' else ''}i64(pieces);"]
         if units.isidentifier() or units.isdigit():
             return units, self._of_stage()
         return "units", [*self._of_stage(), f"const i64 units = {bare(units)};"]
@@ -93,19 +98,39 @@ class StagePrinter:
 
     def _of_stage(self) -> list[str]:
         """What is the same for all units."""
-        s, lines = self.schedule, list[str]()
+        s, lines = self.schedule, self._slots()
         if s.mapping is Mapping.WARPS:
             lines.append(f"const int lane = thread % {s.lanes};")
         elif s.down:
-            lines += [f"const int x = thread % {s.lanes}, y = thread / {s.lanes};"]
-        if s.piece is not None:
-            lines.append(f"const {self.index} piece_length = {bare(self._cast(formula(s.piece)))};")
+            lines += [f"const int lane = thread % {s.lanes}, depth = thread / {s.lanes};"]
+        if isinstance(s.piece, Larger):
+            least, even = formula(s.piece.one), bare(formula(s.piece.other))
+            lines.append(f"const {self.index} even = {even};")
+            lines.append(f"const {self.index} piece_length = even > {least} ? even : {least};")
+        elif s.piece is not None:
+            lines.append(f"const {self.index} piece_length = {formula(s.piece)};")
         if s.split:
             lines.append(f"const {self.index} pieces = ({self.length} + piece_length - 1) / piece_length;")
         return lines
 
     def _cast(self, value: str) -> str:
         return value if value.isdigit() or self.index == "i64" else f"{self.index}({value})"
+
+    def _slots(self) -> list[str]:
+        """What threads leave for each other in shared memory."""
+        lines: list[str] = []
+        for step in flat(self.stage.body):
+            if isinstance(step, Deposit):
+                r, type_, _ = self._reduction(step.reduction)
+                count = THREADS if self.down else THREADS // WARP
+                lines.append(f"__shared__ {type_} {r.name}_{'totals' if step.totals else 'slots'}[{count}];")
+        return lines
+
+    def _groups(self) -> str:
+        """Of columns, in all rows above them."""
+        rest = product(self.nest.outer[:-1])
+        width = formula(ceil_div(self.nest.outer[-1], self.schedule.lanes))
+        return width if rest.is_one else f"{dim(rest)} * {width}"
 
     @property
     def _rows(self) -> str:
@@ -152,13 +177,13 @@ class StagePrinter:
         """Columns that stand beyond the last are the last once more, of no height."""
         columns, lanes = self.nest.outer[-1], self.schedule.lanes
         rest = product(self.nest.outer[:-1])
-        width = f"(({dim(columns)} + {lanes - 1}) / {lanes})"
+        width = formula(ceil_div(columns, lanes))
         lines: list[str] = []
         across = group
         if not rest.is_one:
             lines.append(f"const {self.index} group = {group};")
             across = f"group % {self._cast(width)}"
-        at = f"({across}) * {lanes} + x" if not across.isidentifier() else f"{across} * {lanes} + x"
+        at = f"{across if across in (self._cast('unit'), 'group') else f'({across})'} * {lanes} + lane"
         if columns.coefficient % lanes == 0:
             lines += [f"const {self.index} column = {at};"]
             height = self._cast(self.length)
@@ -168,7 +193,7 @@ class StagePrinter:
                 f"const bool inside = at < {dim(columns)};",
                 f"const {self.index} column = inside ? at : {self._cast(dim(columns))} - 1;",
             ]
-            self.inside, height = "inside", f"inside ? {self._cast(self.length)} : 0"
+            height = f"inside ? {self._cast(self.length)} : 0"
         if self._has_sweep():
             lines.append(f"const {self.index} height = {height};")
         if not rest.is_one:
@@ -235,7 +260,7 @@ class StagePrinter:
         elif s.home is Home.SCRATCH and self._has_sweep():
             number = self.stage.nest
             for place in tiles_in_place(self.nest):
-                base = tile_name(number, place[0])
+                base = tiles_name(number, place[0])
                 row = f" + row * {self._cast(self.length)}" if self.nest.outer else ""
                 lines += [f"{STORAGE[t.dtype]}* {t.name} = {base}{row};" for t in place]
         return lines
@@ -276,7 +301,7 @@ class StagePrinter:
                 return self._collect(number, totals, piece)
             case Keep(number):
                 r, _, _ = self._reduction(number)
-                turn = f"piece % {self.rows_of_threads} == y" if self.down else f"piece % {WARP} == thread % {WARP}"
+                turn = f"piece % {self.rows_of_threads} == depth" if self.down else f"piece % {WARP} == thread % {WARP}"
                 return [f"if ({turn}) {combined(r.reducer, r.dtype, f'{r.name}_kept', f'{r.name}_piece')}"]
             case FoldKept(number):
                 r, type_, op = self._reduction(number)
@@ -303,9 +328,9 @@ class StagePrinter:
 
     def _publish(self, number: int) -> list[str]:
         r, _, _ = self._reduction(number)
-        parts = parts_name(self.stage.nest, number)
+        parts = parts_name(self.stage.nest, r)
         if self.down:
-            guard = f"y == 0 && {self.inside}" if self.inside else "y == 0"
+            guard = f"depth == 0 && {self.inside}" if self.inside else "depth == 0"
             return [f"if ({guard}) store({parts} + piece * {self._cast(self._rows)} + {self._flat()}, {r.name}_piece);"]
         return [f"if (thread == 0) store({parts} + unit, {r.name}_piece);"]
 
@@ -316,9 +341,9 @@ class StagePrinter:
 
     def _combine(self, number: int) -> list[str]:
         r, type_, _ = self._reduction(number)
-        parts, kept = parts_name(self.stage.nest, number), f"{r.name}_kept"
+        parts, kept = parts_name(self.stage.nest, r), f"{r.name}_kept"
         if self.down:
-            start, step = "y", self.rows_of_threads
+            start, step = "depth", self.rows_of_threads
             place = f"{parts} + p * {self._cast(self._rows)} + {self._flat()}"
         else:
             start, step = f"thread % {WARP}", WARP
@@ -351,7 +376,7 @@ class StagePrinter:
     def _finish(self) -> list[str]:
         s = self.schedule
         if self.down:
-            guard = f"y == 0 && {self.inside}" if self.inside else "y == 0"
+            guard = f"depth == 0 && {self.inside}" if self.inside else "depth == 0"
         else:
             guard = "lane == 0" if s.mapping is Mapping.WARPS else "thread == 0"
         return [f"if ({guard}) {{", *indented(self.scope.scalars(self.nest.finish)), "}"]
@@ -392,7 +417,7 @@ class StagePrinter:
         s = self.schedule
         lane = "lane" if s.mapping is Mapping.WARPS else "thread"
         if self.down:
-            start = "begin + y" if in_piece else "y"
+            start = "begin + depth" if in_piece else "depth"
             end = "end" if in_piece else "height"
             head = f"for ({self.index} n = {start}; n < {end}; n += {self.rows_of_threads}) {{"
             return ["#pragma unroll 4", head, *indented(step), "}"]
