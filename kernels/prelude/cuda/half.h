@@ -54,8 +54,8 @@ STITCH_DEVICE f32 widen(f16 h) {
 STITCH_DEVICE f16 to_f16(f32 x) {
   const u32 u = bits_of(x), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
   if (magnitude > 0x7f800000) return {u16(sign | 0x7e00)};
-  if (magnitude >= 0x477ff000) return {u16(sign | 0x7c00)};  // 65520, half way past the largest, and above
-  if (magnitude < 0x38800000) {                             // below 2^-14 the unit is 2^-24, which 0.5f ends with, too
+  if (magnitude >= 0x47800000) return {u16(sign | 0x7c00)};  // 2^16 and above; from 65520 on the carry makes infinity
+  if (magnitude < 0x38800000) {                              // below 2^-14 the unit is 2^-24, that of 0.5f
     return {u16(sign | (bits_of(from_bits<f32>(magnitude) + 0.5f) - bits_of(0.5f)))};
   }
   const u32 rebiased = magnitude - ((127 - 15) << 23);
