@@ -22,6 +22,7 @@ from tf_stitch.lower.launches import launches
 from tf_stitch.render.c_family import STORAGE, dim, headers
 from tf_stitch.render.cpp_down import DownPrinter
 from tf_stitch.render.cpp_nest import NestPrinter
+from tf_stitch.render.host_part import shape, table
 from tf_stitch.render.sharing import Form, Use, forms_of
 from tf_stitch.toolchain.artifact import Source
 
@@ -34,8 +35,8 @@ def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
         *_preamble(kernel, any(s.driver is Driver.DOWN for s in schedules)),
         *(line for printer in printers for line in printer.functions()),
         *_run(kernel, [(printers[use.form], use) for use in uses], schedules),
-        *_shape(kernel),
-        *_table(kernel),
+        *shape(kernel),
+        *table(kernel),
     ]
     return Source(kernel.name, "\n".join(lines) + "\n")
 
@@ -128,45 +129,3 @@ def _address(b: Buffer, offset: Sequence[Dim]) -> str:
 
 def _behind(offset: Sequence[Dim]) -> str:
     return "".join(f" + {dim(term)}" for term in offset)
-
-
-def _shape(kernel: Kernel) -> list[str]:
-    lines = ["int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {"]
-    ranks = [
-        f"inputs[{number}].rank != {len(type_.dims)}" for number, type_ in enumerate(kernel.inputs) if type_ is not None
-    ]
-    if ranks:
-        lines.append(f"  if ({' || '.join(ranks)}) return 1;")
-    for number, s in enumerate(kernel.symbols):
-        value = f"inputs[{s.input}].dims[{s.axis}]"
-        if not s.divisor.is_one:
-            divisor = dim(s.divisor)
-            lines.append(f"  if ({divisor} == 0 || {value} % {divisor} != 0) return 1;")
-            value = f"{value} / {divisor}"
-        lines += [f"  const i64 {s.symbol} = {value};", f"  symbols[{number}] = {s.symbol};"]
-    for number, guard in enumerate(kernel.guards):
-        lines.append(f"  if (inputs[{guard.input}].dims[{guard.axis}] != {dim(guard.dim)}) return {number + 2};")
-    for number, bound in enumerate(kernel.bounds):
-        lines.append(f"  if ({dim(bound.small)} > {dim(bound.large)}) return {number + 2 + len(kernel.guards)};")
-    outputs = [d for t in kernel.outputs for d in t.dims]
-    lines += [f"  dims[{n}] = {dim(d)};" for n, d in enumerate(outputs)]
-    lines += ["  (void)inputs, (void)symbols, (void)dims;", "  return 0;", "}", ""]
-    return lines
-
-
-def _table(kernel: Kernel) -> list[str]:
-    ranks = ", ".join(str(len(t.dims)) for t in kernel.outputs)
-    forwards = ", ".join(f"{i}, {o}" for i, o in kernel.forwards)
-    texts = ['"the inputs have the ranks that were planned for"'] + [
-        f'"{g.text}"' for g in (*kernel.guards, *kernel.bounds)
-    ]
-    return [
-        f"const int ranks[] = {{{ranks}}};",
-        f"const int forwards[] = {{{forwards + ', ' if forwards else ''}-1}};",
-        f"const char* const guards[] = {{{', '.join(texts)}}};",
-        "}  // namespace",
-        "",
-        'extern "C" __attribute__((visibility("default"))) const StitchKernel tf_stitch_kernel = {',
-        f"    TF_STITCH_ABI_VERSION, {len(kernel.inputs)}, {len(kernel.outputs)}, {len(kernel.symbols)}, {len(texts)},",
-        f'    ranks, forwards, "{kernel.name}", guards, shape, run}};',
-    ]

@@ -71,6 +71,10 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def name(self) -> str:
+        return self.command[0]
+
     def flags(self, target: Target) -> tuple[str, ...]:
         """Options for compiling, all of them but where the headers are."""
         # The loops are vectors, unrolled as far as they gain by it: clang has nothing to add, g++ has.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tf_stitch.errors import BuildError
 
@@ -13,10 +13,21 @@ if TYPE_CHECKING:
 
     from tf_stitch.toolchain.artifact import Source
     from tf_stitch.toolchain.cache import KernelCache
-    from tf_stitch.toolchain.compilers import Compiler
     from tf_stitch.toolchain.process import Outcome
 
 _OUTPUT_LINES = 20
+
+
+class AnyCompiler(Protocol):
+    """What a report needs of a compiler, be it for the host or for a GPU."""
+
+    @property
+    def name(self) -> str:
+        """For people: the command, or what it is."""
+        ...
+
+    @property
+    def version(self) -> str: ...
 
 
 class CompileError(BuildError):
@@ -31,7 +42,7 @@ class CompileError(BuildError):
         self,
         message: str,
         *,
-        compiler: Compiler,
+        compiler: AnyCompiler,
         command: str = "",
         output: str = "",
         source_path: Path | None = None,
@@ -51,7 +62,7 @@ class CompileError(BuildError):
 
 def compile_error(
     source: Source,
-    compiler: Compiler,
+    compiler: AnyCompiler,
     command: Sequence[str],
     outcome: Outcome,
     timeout: float,
@@ -59,7 +70,7 @@ def compile_error(
     key: str,
 ) -> CompileError:
     """The error for a command that failed; keeps the source, unless the command was interrupted."""
-    name = f"kernel {source.name}: the compiler {compiler.command[0]}"
+    name = f"kernel {source.name}: the compiler {compiler.name}"
     if outcome.interrupted:
         return CompileError(f"{name} was interrupted", compiler=compiler)
     lines = outcome.output.strip().splitlines()

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from tf_stitch.toolchain.artifact import Artifact
-from tf_stitch.toolchain.cache import Description, Entry, KernelCache
-from tf_stitch.toolchain.compilers import LIBRARY, SOURCE, Compiler, environment, find_compilers, no_compiler
-from tf_stitch.toolchain.failure import CompileError, compile_error
+from tf_stitch.toolchain.building import Job, build_once
+from tf_stitch.toolchain.cache import Entry, KernelCache
+from tf_stitch.toolchain.compilers import LIBRARY, SOURCE, Compiler, find_compilers, no_compiler
+from tf_stitch.toolchain.failure import CompileError
 from tf_stitch.toolchain.headers import Headers
 from tf_stitch.toolchain.once import warn_once
 from tf_stitch.toolchain.process import Runner
-from tf_stitch.toolchain.workspace import BusyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from tf_stitch.errors import BuildError
     from tf_stitch.plan.target import Target
@@ -48,7 +45,6 @@ class HostToolchain:
         """`find` is the usual way to make one. `compilers` are tried in order, and asked for when needed."""
         self.target = target
         self.timeout = timeout
-        self._patience = 2 * timeout + 1  # with whoever else builds the same kernel
         self.cache = cache
         self._headers = headers
         self._headers_digest = headers.digest()
@@ -171,57 +167,24 @@ class HostToolchain:
     def _prefer_another(self, failure: CompileError) -> None:
         """A compiler that hangs is the last choice from now on, so that its time limit is not met again."""
         with self._lock:
-            if failure.timed_out and failure.compiler in self._compilers:
-                self._compilers.remove(failure.compiler)
-                self._compilers.append(failure.compiler)
+            if failure.timed_out:
+                self._compilers.sort(key=lambda compiler: compiler == failure.compiler)
 
     def _build_with(self, compiler: Compiler, source: Source, runner: Runner) -> Artifact | CompileError:
-        key = self.key(source, compiler)
-        cached = self._cached(key)
-        if cached is not None:
-            return cached
-        try:
-            try:
-                return self._build_locked(compiler, source, key, runner)
-            except OSError as error:
-                self.cache.stop_writing(error.strerror or str(error))
-                return self._build_locked(compiler, source, key, runner)
-        except OSError as error:
-            return CompileError(
-                f"kernel {source.name}: no place to build it in: {error.strerror or error}", compiler=compiler
-            )
-
-    def _build_locked(self, compiler: Compiler, source: Source, key: str, runner: Runner) -> Artifact | CompileError:
-        """Raises OSError when the cache cannot be written."""
-        try:
-            with self.cache.building(key, self._patience) as workspace:
-                # Another may have built it while we waited for the lock.
-                entry = self.cache.lookup(key)
-                return _artifact(entry) if entry else self._compile(compiler, source, key, workspace, runner)
-        except BusyError:  # whoever holds the lock has had the time to build it twice; a race is harmless
-            with self.cache.building(f"{key}.{os.getpid()}.{threading.get_ident()}", 0) as workspace:
-                return self._compile(compiler, source, key, workspace, runner)
-
-    def _compile(
-        self, compiler: Compiler, source: Source, key: str, workspace: Path, runner: Runner
-    ) -> Artifact | CompileError:
-        (workspace / SOURCE).write_text(source.text, encoding="utf-8")
-        seconds = 0.0
-        for command in compiler.build_commands(self.target, self._headers.flags()):
-            outcome = runner.run(command, cwd=workspace, environment=environment(workspace), timeout=self.timeout)
-            seconds += outcome.cpu_seconds
-            if not outcome.ok:
-                # Not `writes_elsewhere`: another thread may have met the full disk while this one was compiling on it.
-                if _is_full(workspace, outcome.output) and workspace.is_relative_to(self.cache.root):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return compile_error(source, compiler, command, outcome, self.timeout, self.cache, key)
-        if not (workspace / LIBRARY).is_file():
-            return CompileError(
-                f"kernel {source.name}: {compiler.version} ended well and wrote nothing", compiler=compiler
-            )
-        description = Description(self.target.requires, compiler.version, source.name, time.time())
-        entry = self.cache.store(key, workspace / LIBRARY, workspace / SOURCE, description)
-        return replace(_artifact(entry), compile_seconds=seconds)
+        job = Job(
+            key=self.key(source, compiler),
+            source=source,
+            compiler=compiler,
+            commands=compiler.build_commands(self.target, self._headers.flags()),
+            source_file=SOURCE,
+            product_file=LIBRARY,
+            requires=self.target.requires,
+            timeout=self.timeout,
+        )
+        built = build_once(job, self.cache, runner)
+        if isinstance(built, CompileError):
+            return built
+        return replace(_artifact(built.entry), compile_seconds=built.compile_seconds)
 
     def _cached(self, key: str) -> Artifact | None:
         entry = self.cache.lookup(key, warn=False)
@@ -230,15 +193,3 @@ class HostToolchain:
 
 def _artifact(entry: Entry) -> Artifact:
     return Artifact(entry.key, entry.path, entry.description.requires, compile_seconds=0.0)
-
-
-def _is_full(directory: Path, output: str) -> bool:
-    """Whether a compiler failed for want of room on the disk."""
-    if os.strerror(errno.ENOSPC) in output or os.strerror(errno.EDQUOT) in output:
-        return True
-    if "ld returned" in output:  # a linker that maps its output dies of a signal there, and says nothing
-        return True
-    try:
-        return os.statvfs(directory).f_bavail == 0
-    except OSError:
-        return False

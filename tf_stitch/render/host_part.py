@@ -1,0 +1,49 @@
+"""What the library of every kernel tells its host: the `shape` function and the table of abi.h."""
+
+from __future__ import annotations
+
+from tf_stitch.lower.kernel import Kernel
+from tf_stitch.render.c_family import dim
+
+
+def shape(kernel: Kernel) -> list[str]:
+    lines = ["int shape(const StitchTensor* inputs, i64* symbols, i64* dims) {"]
+    ranks = [
+        f"inputs[{number}].rank != {len(type_.dims)}" for number, type_ in enumerate(kernel.inputs) if type_ is not None
+    ]
+    if ranks:
+        lines.append(f"  if ({' || '.join(ranks)}) return 1;")
+    for number, s in enumerate(kernel.symbols):
+        value = f"inputs[{s.input}].dims[{s.axis}]"
+        if not s.divisor.is_one:
+            divisor = dim(s.divisor)
+            lines.append(f"  if ({divisor} == 0 || {value} % {divisor} != 0) return 1;")
+            value = f"{value} / {divisor}"
+        lines += [f"  const i64 {s.symbol} = {value};", f"  symbols[{number}] = {s.symbol};"]
+    for number, guard in enumerate(kernel.guards):
+        lines.append(f"  if (inputs[{guard.input}].dims[{guard.axis}] != {dim(guard.dim)}) return {number + 2};")
+    for number, bound in enumerate(kernel.bounds):
+        lines.append(f"  if ({dim(bound.small)} > {dim(bound.large)}) return {number + 2 + len(kernel.guards)};")
+    outputs = [d for t in kernel.outputs for d in t.dims]
+    lines += [f"  dims[{n}] = {dim(d)};" for n, d in enumerate(outputs)]
+    lines += ["  (void)inputs, (void)symbols, (void)dims;", "  return 0;", "}", ""]
+    return lines
+
+
+def table(kernel: Kernel, run: str = "run") -> list[str]:
+    """Ends the anonymous namespace. run: what the table has as its `run`."""
+    ranks = ", ".join(str(len(t.dims)) for t in kernel.outputs)
+    forwards = ", ".join(f"{i}, {o}" for i, o in kernel.forwards)
+    texts = ['"the inputs have the ranks that were planned for"'] + [
+        f'"{g.text}"' for g in (*kernel.guards, *kernel.bounds)
+    ]
+    return [
+        f"const int ranks[] = {{{ranks}}};",
+        f"const int forwards[] = {{{forwards + ', ' if forwards else ''}-1}};",
+        f"const char* const guards[] = {{{', '.join(texts)}}};",
+        "}  // namespace",
+        "",
+        'extern "C" __attribute__((visibility("default"))) const StitchKernel tf_stitch_kernel = {',
+        f"    TF_STITCH_ABI_VERSION, {len(kernel.inputs)}, {len(kernel.outputs)}, {len(kernel.symbols)}, {len(texts)},",
+        f'    ranks, forwards, "{kernel.name}", guards, shape, {run}}};',
+    ]
