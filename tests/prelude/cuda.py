@@ -24,7 +24,7 @@ from tf_stitch.ops import FUNCTIONS, Function
 from tf_stitch.render.c_family import STORAGE, register
 
 KERNELS = Path(__file__).parents[2] / "kernels"
-FLAGS = "-std=c++20 -O2 -ffp-contract=off -Wall -Wextra -Werror -DTF_STITCH_EMULATOR -fPIC -shared"
+FLAGS = "-std=c++20 -O2 -ffp-contract=off -fno-strict-aliasing -Wall -Wextra -Werror -DTF_STITCH_EMULATOR -fPIC -shared"
 BEGIN = "".join(f'#include "prelude/cuda/{h}"\n' for h in ("core.h", "math.h", "divide.h")) + "namespace stitch {\n"
 END = "}  // namespace stitch\n"
 
@@ -80,15 +80,23 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def built(source: str, flags: str = FLAGS) -> ctypes.CDLL:
-    """The library of `source`, which is compiled once a process; skips the test where there is no g++."""
+def built(source: str, flags: str = FLAGS, beside: str = "") -> ctypes.CDLL:
+    """The library of `source`, which is compiled once a process; skips the test where there is no g++.
+
+    beside: a second source, which defines what a -fsanitize among the flags calls, instead of its own library.
+    """
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++ for the emulated prelude")
-    base = Path(_folder().name) / hashlib.sha256(f"{flags}{source}".encode()).hexdigest()[:16]
+    base = Path(_folder().name) / hashlib.sha256(f"{flags}{source}{beside}".encode()).hexdigest()[:16]
     base.with_suffix(".cc").write_text(source)
-    command = [compiler, *flags.split(), "-I", str(KERNELS), f"{base}.cc", "-o", f"{base}.so"]
-    subprocess.run(command, check=True)
+    compile_ = [compiler, *flags.split(), "-I", str(KERNELS)]
+    if not beside:
+        subprocess.run([*compile_, f"{base}.cc", "-o", f"{base}.so"], check=True)
+        return ctypes.CDLL(f"{base}.so")
+    Path(f"{base}_beside.cc").write_text(beside)
+    subprocess.run([*compile_, "-c", f"{base}.cc", "-o", f"{base}.o"], check=True)
+    subprocess.run([compiler, "-fPIC", "-shared", f"{base}.o", f"{base}_beside.cc", "-o", f"{base}.so"], check=True)
     return ctypes.CDLL(f"{base}.so")
 
 

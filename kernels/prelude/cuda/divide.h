@@ -1,5 +1,5 @@
-// Quotients and remainders: truncate_div, truncate_mod, floor_div, floor_mod. Of integers by zero they are 0 (TF's error
-// is the host's business; the hardware would give -1), and the least integer by -1 is itself.
+// Quotients and remainders: truncate_div, truncate_mod, floor_div, floor_mod. Of integers by zero they are 0 (TF's
+// error is the host's business; the hardware would give -1), and the least integer by -1 is itself.
 #ifndef TF_STITCH_CUDA_DIVIDE_H_
 #define TF_STITCH_CUDA_DIVIDE_H_
 

@@ -1,5 +1,5 @@
-// f16 and bf16: widening to f32 and rounding back, to nearest even. NaN stays NaN. With the hardware's conversions where
-// it has them; else with integers, which give the same bits (but for a NaN's).
+// f16 and bf16: widening to f32 and rounding back, to nearest even. NaN stays NaN. With the hardware's conversions
+// where it has them; else with integers, which give the same bits (but for a NaN's).
 #ifndef TF_STITCH_CUDA_HALF_H_
 #define TF_STITCH_CUDA_HALF_H_
 

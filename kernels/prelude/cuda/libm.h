@@ -1,4 +1,4 @@
-// STITCH_LIBM(expf)(x): a function of the CUDA math library, which nvcc and NVRTC link in; the host's under the emulator.
+// STITCH_LIBM(expf)(x): a function of the CUDA math library, which nvcc and NVRTC bring; the host's in the emulator.
 #ifndef TF_STITCH_CUDA_LIBM_H_
 #define TF_STITCH_CUDA_LIBM_H_
 

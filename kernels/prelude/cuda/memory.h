@@ -2,7 +2,7 @@
 //
 //   load(p)            load<N>(p)              memory that this block writes, too
 //   load_constant(p)   load_constant<N>(p)     an input that nothing writes during the launch: the read-only cache
-//   load_fresh(p)      load_fresh<N>(p)        what other blocks wrote before a grid barrier: from L2, past this SM's L1
+//   load_fresh(p)      load_fresh<N>(p)        what other blocks wrote before a grid barrier: from L2, past the L1
 //   store(p, x)        store(p, Pack<T, N>)
 //
 // f16 and bf16 are computed on as f32, boolean as bool, everything else as itself.
@@ -10,14 +10,6 @@
 #define TF_STITCH_CUDA_MEMORY_H_
 
 #include "prelude/cuda/half.h"
-
-// What the emulator counts: called with the address and the bytes of every access.
-#ifndef STITCH_LOADED
-#define STITCH_LOADED(address, bytes)
-#endif
-#ifndef STITCH_STORED
-#define STITCH_STORED(address, bytes)
-#endif
 
 namespace stitch {
 
@@ -29,23 +21,15 @@ struct Pack {
 
 // ---- words: what one instruction moves
 
-// On the host such an access needs leave to alias what lies there.
-#if STITCH_ON_DEVICE
 typedef u8 Word1;
 typedef u16 Word2;
 typedef u32 Word4;
+#if STITCH_ON_DEVICE
 typedef ::uint2 Word8;
 typedef ::uint4 Word16;
-#else
-typedef u8 __attribute__((may_alias)) Word1;
-typedef u16 __attribute__((may_alias)) Word2;
-typedef u32 __attribute__((may_alias)) Word4;
-struct __attribute__((may_alias, aligned(8))) Word8 {
-  u32 x, y;
-};
-struct __attribute__((may_alias, aligned(16))) Word16 {
-  u32 x, y, z, w;
-};
+#else  // scalars and vectors of g++: the emulator counts what is moved as one access
+typedef u64 Word8;
+typedef u32 __attribute__((vector_size(16))) Word16;
 #endif
 
 template <int bytes>
@@ -75,19 +59,12 @@ enum class Path { ANY, CONSTANT, FRESH };
 
 template <Path path, class W>
 STITCH_DEVICE W read(const W* p) {
-  STITCH_LOADED(p, sizeof(W));
 #if STITCH_ON_DEVICE
   if constexpr (path == Path::CONSTANT) return __ldg(p);
   else if constexpr (path == Path::FRESH) return __ldcg(p);
   else
 #endif
   return *p;
-}
-
-template <class W>
-STITCH_DEVICE void write(W* p, W word) {
-  STITCH_STORED(p, sizeof(W));
-  *p = word;
 }
 
 // ---- one element
@@ -99,13 +76,13 @@ STITCH_DEVICE Register<S> read_element(const S* p) {
   else return read<path>(p);
 }
 
-STITCH_DEVICE void store(f32* p, f32 x) { write(p, x); }
-STITCH_DEVICE void store(f64* p, f64 x) { write(p, x); }
-STITCH_DEVICE void store(i32* p, i32 x) { write(p, x); }
-STITCH_DEVICE void store(i64* p, i64 x) { write(p, x); }
-STITCH_DEVICE void store(f16* p, f32 x) { write(&p->bits, to_f16(x).bits); }
-STITCH_DEVICE void store(bf16* p, f32 x) { write(&p->bits, to_bf16(x).bits); }
-STITCH_DEVICE void store(boolean* p, bool x) { write(&p->bits, u8(x)); }
+STITCH_DEVICE void store(f32* p, f32 x) { *p = x; }
+STITCH_DEVICE void store(f64* p, f64 x) { *p = x; }
+STITCH_DEVICE void store(i32* p, i32 x) { *p = x; }
+STITCH_DEVICE void store(i64* p, i64 x) { *p = x; }
+STITCH_DEVICE void store(f16* p, f32 x) { p->bits = to_f16(x).bits; }
+STITCH_DEVICE void store(bf16* p, f32 x) { p->bits = to_bf16(x).bits; }
+STITCH_DEVICE void store(boolean* p, bool x) { p->bits = u8(x); }
 
 // ---- N neighbours
 
@@ -160,7 +137,7 @@ STITCH_DEVICE void store(S* p, const Pack<Register<S>, N>& x) {
         if constexpr (same<S, f16>) pairs.v[i / 2] = pair_of_f16(x.v[i], x.v[i + 1]);
         else pairs.v[i / 2] = pair_of_bf16(x.v[i], x.v[i + 1]);
       }
-      write(reinterpret_cast<Word*>(p), __builtin_bit_cast(Word, pairs));
+      *reinterpret_cast<Word*>(p) = __builtin_bit_cast(Word, pairs);
     } else {
       Elements<S, N> elements;
       STITCH_UNROLLED
@@ -168,7 +145,7 @@ STITCH_DEVICE void store(S* p, const Pack<Register<S>, N>& x) {
         if constexpr (same<S, boolean>) elements.v[i] = {u8(x.v[i])};
         else elements.v[i] = x.v[i];
       }
-      write(reinterpret_cast<Word*>(p), __builtin_bit_cast(Word, elements));
+      *reinterpret_cast<Word*>(p) = __builtin_bit_cast(Word, elements);
     }
   }
 }
