@@ -48,7 +48,7 @@ STITCH_DEVICE T copysign(T x, T s) {
 // 0 for both zeros, NaN for NaN
 template <class T>
 STITCH_DEVICE T sign(T x) {
-  if constexpr (is_float<T>) return x != x ? x : T(x > 0) - T(x < 0);
+  if constexpr (is_float<T>) return x == 0 ? T(0) : x != x ? x : copysign(T(1), x);
   else return T(x > 0) - T(x < 0);
 }
 

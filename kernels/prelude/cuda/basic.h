@@ -29,8 +29,8 @@ STITCH_DEVICE f32 rsqrt(f32 x) {
 #else
   const f32 y = 1 / sqrt(x);
 #endif
-  const f32 rest = fused(-(x * y), y, 1.0f);  // 1 - x y^2
-  return x > 0 && x < infinity<f32> ? fused(y * 0.5f, rest, y) : y;
+  const f32 better = fused(y * 0.5f, fused(-(x * y), y, 1.0f), y);
+  return (x > 0) & (x < infinity<f32>) ? better : y;
 }
 STITCH_DEVICE f64 rsqrt(f64 x) {
 #if STITCH_ON_DEVICE

@@ -1,4 +1,7 @@
-// Circular and hyperbolic functions, pow: what few kernels need.
+// Circular and hyperbolic functions, pow: what few kernels need. They are CUDA's, as in TensorFlow's own GPU kernels.
+// By its documentation they are further from the exact value than the CPU prelude's: tan, acosh and pow up to 4 ulps of
+// f32 (there 1.2, 0.5, 0.5), sinh, asinh, atanh and atan2 3, cosh 2; sin, cos, asin, acos and atan 2. Doubles, by which
+// the CPU's are so near, are 32 times as slow as floats on most GPUs.
 #ifndef TF_STITCH_CUDA_MATH_RARE_H_
 #define TF_STITCH_CUDA_MATH_RARE_H_
 
