@@ -1,6 +1,5 @@
-// exp, log and what is made of them: CUDA's own, which are as near as the CPU prelude's (exp, expm1, log and log1p within
-// an ulp of f32 by its documentation). exp needs fewer instructions than a polynomial, for it ends in the hardware's 2^x.
-// A subnormal result is not flushed.
+// exp, log and what is made of them: CUDA's own, by its documentation within an ulp of f32, as the CPU prelude's are.
+// exp needs fewer instructions than a polynomial, for it ends in the hardware's 2^x. No subnormal result is flushed.
 #ifndef TF_STITCH_CUDA_MATH_EXP_H_
 #define TF_STITCH_CUDA_MATH_EXP_H_
 
