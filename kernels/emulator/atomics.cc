@@ -180,4 +180,23 @@ extern "C" void stitch_emulator_trap(Site site) {
   Fail("trap", Name(me) + " called __trap at " + Name(site), &me);
 }
 
+#if defined(TF_STITCH_EMULATOR_THREAD)
+// What g++ puts in front of accesses that are volatile, with --param=tsan-distinguish-volatile=1. In CUDA they are relaxed
+// atomic ones: a barrier that spins on a volatile word is no race, and sees what others have published.
+extern "C" {
+#define TF_STITCH_VOLATILE(bytes, type)                                                                          \
+  void __tsan_volatile_read##bytes(void* at) {                                                                   \
+    Load<type>(at);                                                                                              \
+    See(*Now().running, at);                                                                                     \
+  }                                                                                                              \
+  void __tsan_volatile_write##bytes(void* at) {                                                                  \
+    Store<type>(at, Load<type>(at)); /* the access that follows stores the new value */                          \
+    Publish(*Now().running, at, true);                                                                           \
+  }
+TF_STITCH_VOLATILE(4, std::uint32_t)
+TF_STITCH_VOLATILE(8, std::uint64_t)
+#undef TF_STITCH_VOLATILE
+}
+#endif
+
 }  // namespace stitch_emulator

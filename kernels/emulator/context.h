@@ -4,9 +4,11 @@
 
 #include <cstddef>
 
-#if !defined(__x86_64__) || defined(TF_STITCH_EMULATOR_UCONTEXT)
+#if !defined(__x86_64__) && !defined(TF_STITCH_EMULATOR_PORTABLE)
+#define TF_STITCH_EMULATOR_PORTABLE
+#endif
+#if defined(TF_STITCH_EMULATOR_PORTABLE)
 #include <ucontext.h>
-#define TF_STITCH_EMULATOR_PORTABLE 1
 #endif
 
 namespace stitch_emulator {

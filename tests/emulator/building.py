@@ -19,7 +19,7 @@ from tests.emulator.dialect import kernels, with_shared_memory
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 EMULATOR = KERNELS / "emulator"
 SANITIZERS = ("thread", "address")
-FLAVOURS = ("plain", "counting", *SANITIZERS)
+FLAVOURS = ("plain", "portable", "counting", *SANITIZERS)
 
 _RUNTIME = "context memory shared scheduler meetings atomics failure counters launch".split()
 _COMMON = ["-std=c++20", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", f"-I{KERNELS}"]
@@ -28,7 +28,8 @@ _DEVICE = [*_COMMON, "-O1", "-g", "-ffp-contract=off", "-fno-strict-aliasing", "
 _PREPROCESS = [*_DEVICE, "-DTF_STITCH_EMULATOR", "-include", str(EMULATOR / "device.h"), "-E", "-x", "c++", "-"]
 _DEVICE_FLAVOUR = {
     "plain": [],
-    "thread": ["-fsanitize=thread"],
+    "portable": [],  # plain, with the switch between threads that every machine has
+    "thread": ["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"],
     "address": ["-fsanitize=address"],
     # Accesses of whole vectors stay whole, as they are one instruction of a GPU.
     "counting": ["-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"],

@@ -176,13 +176,16 @@ def _three(size: Size) -> tuple[int, int, int]:
     return (*given, *(1,) * (3 - len(given)))  # type: ignore[return-value]
 
 
-def compile_kernel(text: str, sanitizer: str | None = None, *, counting: bool = False) -> Module:
+def compile_kernel(
+    text: str, sanitizer: str | None = None, *, counting: bool = False, options: Sequence[str] = ()
+) -> Module:
     """Compiles a `.cu` text, once per content.
 
     sanitizer: "thread" finds races, "address" bad accesses; launches then run in a process of their own.
     counting: counts the accesses to memory; about ten times slower.
+    options: further ones for g++, such as -D and -I.
 
     Raises building.CompilationFailed, with the compiler's messages.
     """
     flavour = sanitizer or ("counting" if counting else "plain")
-    return Module(building.build(text, flavour), flavour)
+    return Module(building.build(text, flavour, options), flavour)

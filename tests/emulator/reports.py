@@ -42,7 +42,7 @@ _KINDS = {"deadlock": Deadlock, "divergence": Divergence, "access": BadAccess, "
 def failure(report: dict, module: Path) -> Failure:
     """The exception for what the runtime reported as JSON; `module` tells the lines of its addresses."""
     places = _places(report.get("trace", []), module)
-    lines = [place for place, _ in places] or [report["site"]] * ("site" in report)
+    lines = [place for place, _ in places] or [report["site"] for _ in range("site" in report)]
     text = f"{report['kernel']}: {report['message']}"
     if places:
         text += "".join(f"\n  at {place} in {function}" for place, function in places)
