@@ -26,6 +26,7 @@ from tf_stitch.render.c_family import register as pack_register
 
 _ZERO = Dim(0)
 COMBINE = {"add": "Sum", "mul": "Product", "max": "Largest", "min": "Smallest", "and": "AllOf", "or": "AnyOf"}
+_FUNCTION = {"add": "plus", "mul": "times"}  # of integers, which wrap
 
 
 def register(dtype: DType) -> str:
@@ -40,7 +41,7 @@ def combined(reducer: str, dtype: DType, one: str, other: str) -> str:
         return f"{one} {'+' if combine == 'add' else '*'}= {other};"
     if combine in ("and", "or"):
         return f"{one} = {one} {'&' if combine == 'and' else '|'} {other};"
-    return f"{one} = {combine}({one}, {other});"
+    return f"{one} = {_FUNCTION.get(combine, combine)}({one}, {other});"
 
 
 class Scope:
