@@ -2,7 +2,8 @@
 //
 // A kernel that is compiled with -fsanitize=thread calls a function before every access to memory that another thread
 // could see. ThreadSanitizer brings these functions; a runtime that counts is linked with those below instead. So what is
-// counted is what the code does, with no word about it in the kernel.
+// counted is what the code does, with no word about it in the kernel. Volatile accesses count as atomic ones: how often a
+// barrier looks at its word says nothing about the kernel.
 //
 // Lanes do not run in step here: lane 0 may be through its loop before lane 1 begins. The n-th time that a lane comes by an
 // instruction is put together with the n-th time of the other lanes: such a *turn* is what a GPU does at once.
@@ -160,11 +161,9 @@ extern "C" {
   void __tsan_read##bytes(void* at) { Count(at, bytes, false, __builtin_return_address(0)); }                       \
   void __tsan_write##bytes(void* at) { Count(at, bytes, true, __builtin_return_address(0)); }                       \
   void __tsan_unaligned_read##bytes(void* at) { Count(at, bytes, false, __builtin_return_address(0)); }             \
-  void __tsan_unaligned_write##bytes(void* at) { Count(at, bytes, true, __builtin_return_address(0)); }             \
-  void __tsan_volatile_read##bytes(void* at) { Count(at, bytes, false, __builtin_return_address(0)); }              \
-  void __tsan_volatile_write##bytes(void* at) { Count(at, bytes, true, __builtin_return_address(0)); }              \
-  void __tsan_unaligned_volatile_read##bytes(void* at) { Count(at, bytes, false, __builtin_return_address(0)); }    \
-  void __tsan_unaligned_volatile_write##bytes(void* at) { Count(at, bytes, true, __builtin_return_address(0)); }
+  void __tsan_unaligned_write##bytes(void* at) { Count(at, bytes, true, __builtin_return_address(0)); }  \
+  void __tsan_volatile_read##bytes(void*) { ++Counted().atomics; }                                                  \
+  void __tsan_volatile_write##bytes(void*) { ++Counted().atomics; }
 TF_STITCH_HOOKS(1)
 TF_STITCH_HOOKS(2)
 TF_STITCH_HOOKS(4)

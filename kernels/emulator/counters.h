@@ -13,7 +13,7 @@ struct Counters {
   std::uint64_t block_barriers = 0;  // passed by a whole block
   std::uint64_t grid_barriers = 0;   // passed by the whole grid
   std::uint64_t warp_meetings = 0;   // shuffles, votes, warp barriers
-  std::uint64_t atomics = 0, fences = 0;
+  std::uint64_t atomics = 0, fences = 0;  // volatile accesses are atomics where accesses are counted
   // Only where accesses are counted. Bytes are summed over threads; sectors are the distinct 32 bytes that the lanes of
   // a warp touch with one instruction; conflicts are the further turns that a warp's access to shared memory takes.
   std::uint64_t load_bytes = 0, store_bytes = 0;

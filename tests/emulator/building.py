@@ -22,17 +22,23 @@ SANITIZERS = ("thread", "address")
 FLAVOURS = ("plain", "portable", "counting", *SANITIZERS)
 
 _RUNTIME = "context memory shared scheduler meetings atomics failure counters launch".split()
+_DRIVER = "contexts memory_calls streams modules absent".split()
 _COMMON = ["-std=c++20", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", f"-I{KERNELS}"]
 # The arithmetic of a GPU kernel is what is written: no contraction. Pointers are cast as CUDA code casts them.
 _DEVICE = [*_COMMON, "-O1", "-g", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-exceptions", "-w"]
-_PREPROCESS = [*_DEVICE, "-DTF_STITCH_EMULATOR", "-include", str(EMULATOR / "device.h"), "-E", "-x", "c++", "-"]
+_PREPROCESS = [*_DEVICE, "-DTF_STITCH_EMULATOR", "-include", str(EMULATOR / "device.h"), "-E", "-x", "c++", "kernel.cu"]
 _DEVICE_FLAVOUR = {
     "plain": [],
     "portable": [],  # plain, with the switch between threads that every machine has
     "thread": ["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"],
     "address": ["-fsanitize=address"],
     # Accesses of whole vectors stay whole, as they are one instruction of a GPU.
-    "counting": ["-fsanitize=thread", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"],
+    "counting": [
+        "-fsanitize=thread",
+        "-fno-tree-sra",
+        "--param=tsan-instrument-func-entry-exit=0",
+        "--param=tsan-distinguish-volatile=1",
+    ],
 }
 
 
@@ -45,7 +51,9 @@ def build(text: str, flavour: str, options: Sequence[str] = ()) -> Path:
 
     options: further ones for g++, such as -D and -I. Raises CompilationFailed.
     """
-    source = with_shared_memory(_run(["g++", *options, *_PREPROCESS], '# 1 "kernel.cu"\n' + text))
+    with tempfile.TemporaryDirectory() as folder:  # with a name of its own, which is what reports call it
+        Path(folder, "kernel.cu").write_text(text, encoding="utf-8")
+        source = with_shared_memory(_run(["g++", *options, *_PREPROCESS], folder=folder))
     source += '\n# 1 "kernels of kernel.cu"\n'
     for name in kernels(text):
         source += f'static const int {name}_is_known = ::stitch_emulator::Kernel<&{name}>::add("{name}");\n'
@@ -90,9 +98,24 @@ def runner(flavour: str) -> Path:
 
 
 @cache
+def driver() -> Path:
+    """A folder with the test double of libcuda.so.1, for LD_LIBRARY_PATH. The product never sees it."""
+
+    def compiled(path: Path) -> None:
+        path.mkdir()
+        parts = ["emulator/memory.cc", *(f"emulator/driver/{name}.cc" for name in _DRIVER)]
+        text = "".join(f'#include "{part}"\n' for part in parts)
+        library = ["-shared", "-Wl,-soname,libcuda.so.1", "-o", str(path / "libcuda.so.1"), "-ldl"]
+        _run(["g++", *_COMMON, "-O1", "-x", "c++", "-", *library], text)
+        (path / "libcuda.so").symlink_to("libcuda.so.1")
+
+    return _kept([_sources(), "driver"], "", compiled)
+
+
+@cache
 def _sources() -> str:
     version = _run(["g++", "--version"])
-    return version + "".join(path.name + path.read_text() for path in sorted(EMULATOR.glob("*.[hc]*")))
+    return version + "".join(path.name + path.read_text() for path in sorted(EMULATOR.rglob("*.[hc]*")))
 
 
 @cache
@@ -113,8 +136,10 @@ def _kept(content: Sequence[str], suffix: str, make: Callable[[Path], None]) -> 
     return path
 
 
-def _run(command: Sequence[str], text: str = "") -> str:
-    finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
+def _run(command: Sequence[str], text: str = "", folder: str | None = None) -> str:
+    finished = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False, timeout=300, cwd=folder
+    )  # fmt: skip
     if finished.returncode != 0:
         raise CompilationFailed(finished.stderr[-8000:] or f"{command[0]} ended with {finished.returncode}")
     return finished.stdout

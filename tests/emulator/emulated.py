@@ -19,9 +19,20 @@ from pathlib import Path
 import numpy as np
 
 from tests.emulator import building, reports, separate
-from tests.emulator.reports import BadAccess, Deadlock, Divergence, Race, Trap
+from tests.emulator.reports import BadAccess, Deadlock, Divergence, Failure, Race, Trap
 
-__all__ = ["BadAccess", "Counters", "Deadlock", "Divergence", "Module", "Race", "Scratch", "Trap", "compile_kernel"]
+__all__ = [
+    "BadAccess",
+    "Counters",
+    "Deadlock",
+    "Divergence",
+    "Failure",
+    "Module",
+    "Race",
+    "Scratch",
+    "Trap",
+    "compile_kernel",
+]
 
 _SCALARS = {"i": ctypes.c_int64, "f": ctypes.c_float, "d": ctypes.c_double}
 
