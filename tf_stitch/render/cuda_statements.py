@@ -21,7 +21,7 @@ from tf_stitch.lower.kernel import (
     Store,
 )
 from tf_stitch.ops import REDUCERS
-from tf_stitch.render.c_family import STORAGE, dim, expression, is_number, literal
+from tf_stitch.render.c_family import STORAGE, dim, expression, literal
 from tf_stitch.render.c_family import register as pack_register
 
 _ZERO = Dim(0)
@@ -55,7 +55,6 @@ class Scope:
         self.schedule = schedule
         self.constant = constant
         self.dtypes: dict[str, DType] = {}
-        self.numbers: set[str] = set()  # literals that `is_number`
         self.known: set[str] = set()  # a row's scalars that are declared
         self.pointers: dict[tuple[Buffer, tuple[Dim, ...], tuple[Dim, ...]], str] = {}
         self.elements: dict[str, str] = {}  # a name of the current step, and how it is written
@@ -131,8 +130,6 @@ class Scope:
             case Load(_, _, access):
                 value = f"{self._load(access)}({self._place(access)})"
             case Literal(_, dtype, bits):
-                if is_number(s):
-                    self.numbers.add(s.name)
                 value = literal(dtype, bits)
             case ExtentOf(_, dtype, extent):
                 value = f"{register(dtype)}({dim(extent)})"
@@ -152,7 +149,7 @@ class Scope:
         operands = [self.elements.get(o, o) for o in s.operands]
         dtypes = [self.dtypes[o] for o in s.operands]
         integers = not all(d.is_float for d in dtypes)  # a float's own operators read better
-        value = expression(s, operands, dtypes, self.numbers, scalars=integers)
+        value = expression(s, operands, dtypes, scalars=integers)
         return value.replace("convert<mask>", "convert<bool>")
 
     # .. statements of an element ...............................................................................
