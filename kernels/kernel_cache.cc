@@ -185,24 +185,51 @@ void* OpenFromTemporaryFile(std::string_view library, std::string* error) {
 
 // ---- From a library to a kernel ---------------------------------------------------------------------------
 
+// What in a GPU module's description breaks the contract of abi.h; empty when nothing does.
+std::string ModuleProblem(const StitchKernel& kernel, const StitchModule& module) {
+  if (module.image == nullptr || module.launch == nullptr) return "a module without `image` or `launch`";
+  for (int i = 0; i < module.parameters; ++i) {
+    const StitchParameter& parameter = module.parameter[i];
+    const int count = parameter.kind == STITCH_INPUT    ? kernel.inputs
+                      : parameter.kind == STITCH_OUTPUT ? kernel.outputs
+                      : parameter.kind == STITCH_SYMBOL ? kernel.symbols
+                                                        : 1;
+    if (parameter.kind < STITCH_INPUT || parameter.kind > STITCH_SYMBOL || parameter.number < 0 ||
+        parameter.number >= count) {
+      return "a parameter of a module names something that does not exist";
+    }
+  }
+  return "";
+}
+
+std::string GpuContractProblem(const StitchKernel& kernel, const StitchGpuKernel& gpu) {
+  if (gpu.modules < 1 || gpu.module == nullptr) return "no module";
+  for (int i = 0; i < gpu.modules; ++i) {
+    if (std::string problem = ModuleProblem(kernel, gpu.module[i]); !problem.empty()) return problem;
+  }
+  return "";
+}
+
 // What in a kernel's own description breaks the contract of abi.h; empty when nothing does.
-std::string ContractProblem(const StitchKernel& kernel) {
+std::string ContractProblem(const StitchKernel& kernel, const StitchGpuKernel* gpu) {
   if (kernel.inputs < 0 || kernel.outputs < 1 || kernel.symbols < 0 || kernel.guards < 0) {
     return "a negative count, or no output";
   }
-  if (kernel.shape == nullptr || kernel.run == nullptr) return "no `shape` or no `run`";
+  if (kernel.shape == nullptr) return "no `shape`";
+  if ((kernel.run == nullptr) != (gpu != nullptr)) return "neither `run` nor tf_stitch_gpu_kernel, or both";
   if (kernel.output_ranks == nullptr) return "no `output_ranks`";
   for (const int* pair = kernel.forwards; pair != nullptr && pair[0] != -1; pair += 2) {
     if (pair[0] < 0 || pair[0] >= kernel.inputs || pair[1] < 0 || pair[1] >= kernel.outputs) {
       return "`forwards` names an input or output that does not exist";
     }
   }
-  return "";
+  return gpu == nullptr ? "" : GpuContractProblem(kernel, *gpu);
 }
 
-std::unique_ptr<LoadedKernel> Describe(const StitchKernel* kernel, std::string source) {
+std::unique_ptr<LoadedKernel> Describe(const StitchKernel* kernel, const StitchGpuKernel* gpu, std::string source) {
   auto loaded = std::make_unique<LoadedKernel>();
   loaded->abi = kernel;
+  loaded->gpu = gpu;
   loaded->output_dims = 0;
   for (int i = 0; i < kernel->outputs; ++i) loaded->output_dims += kernel->output_ranks[i];
   loaded->forward_candidates.resize(kernel->outputs);
@@ -233,10 +260,15 @@ struct Loader {
       return Fail(Reason::kAbi, source + " was built for kernel ABI " + std::to_string(kernel->abi) +
                                     ", and this library has ABI " + std::to_string(TF_STITCH_ABI_VERSION));
     }
-    if (std::string problem = ContractProblem(*kernel); !problem.empty()) {
+    const auto* gpu = static_cast<const StitchGpuKernel*>(dlsym(handle, "tf_stitch_gpu_kernel"));
+    if (gpu != nullptr && gpu->abi != TF_STITCH_GPU_ABI_VERSION) {
+      return Fail(Reason::kAbi, source + " was built for GPU kernel ABI " + std::to_string(gpu->abi) +
+                                    ", and this library has ABI " + std::to_string(TF_STITCH_GPU_ABI_VERSION));
+    }
+    if (std::string problem = ContractProblem(*kernel, gpu); !problem.empty()) {
       return Fail(Reason::kAbi, source + " breaks the kernel ABI: " + problem);
     }
-    entry->kernel_.store(Describe(kernel, source).release(), std::memory_order_release);  // never freed
+    entry->kernel_.store(Describe(kernel, gpu, source).release(), std::memory_order_release);  // never freed
     ++entry->counters_.loads;
     return {};
   }
@@ -362,7 +394,8 @@ std::string KernelJson(const KernelEntry& entry, const LoadedKernel& loaded) {
     guards += (i > 0 ? ", " : "") + Quoted(kernel.guard_texts[i]);
   }
   return "{\"key\": " + Quoted(entry.key()) + ", \"name\": " + Quoted(kernel.name ? kernel.name : "") +
-         ", \"source\": " + Quoted(loaded.source) + ", \"inputs\": " + std::to_string(kernel.inputs) +
+         ", \"source\": " + Quoted(loaded.source) + ", \"gpu\": " + (loaded.gpu != nullptr ? "true" : "false") +
+         ", \"inputs\": " + std::to_string(kernel.inputs) +
          ", \"outputs\": " + std::to_string(kernel.outputs) + ", \"symbols\": " + std::to_string(kernel.symbols) +
          ", \"guards\": [" + guards + "]}";
 }

@@ -21,9 +21,9 @@
 namespace tf_stitch {
 
 // Why a call ran the fallback function. In the order of kReasonNames.
-enum class Reason { kNoKernel, kGuard, kCpu, kAbi };
-inline constexpr int kReasons = 4;
-inline constexpr std::array<const char*, kReasons> kReasonNames = {"NO_KERNEL", "GUARD", "CPU", "ABI"};
+enum class Reason { kNoKernel, kGuard, kCpu, kAbi, kDevice };
+inline constexpr int kReasons = 5;
+inline constexpr std::array<const char*, kReasons> kReasonNames = {"NO_KERNEL", "GUARD", "CPU", "ABI", "DEVICE"};
 
 // What happened to one key since the start of the process, or since the last reset.
 struct Counters {
@@ -39,6 +39,7 @@ struct Counters {
 // A kernel that was loaded and checked, with what the op would otherwise work out on each call.
 struct LoadedKernel {
   const StitchKernel* abi;
+  const StitchGpuKernel* gpu;                         // null for a CPU's kernel
   int output_dims;                                    // all outputs' ranks together
   std::vector<std::vector<int>> forward_candidates;  // for each output, the inputs whose buffer it may take
   std::string source;                                 // a path, or "artefact"
@@ -95,7 +96,7 @@ int tf_stitch_register_kernel(const char* key, const char* so_path, char* error,
 // {"total": counters, "keys": {key: counters}}
 int tf_stitch_counters(char* json, int size);
 void tf_stitch_reset_counters();
-// [{"key":, "name":, "source":, "inputs":, "outputs":, "symbols":, "guards": [texts]}]
+// [{"key":, "name":, "source":, "gpu": bool, "inputs":, "outputs":, "symbols":, "guards": [texts]}]
 int tf_stitch_kernels(char* json, int size);
 // The first CPU feature in `requirements` that is missing here, or "".
 int tf_stitch_missing_cpu_feature(const char* requirements, char* feature, int size);

@@ -84,7 +84,7 @@ def test_one_output(register, graph):
     np.testing.assert_array_equal(y, [2.5, 3.5])
     assert stitch_op.counters()["keys"][key] == {
         "calls": 1,
-        "fallbacks": {"NO_KERNEL": 0, "GUARD": 0, "CPU": 0, "ABI": 0},
+        "fallbacks": {"NO_KERNEL": 0, "GUARD": 0, "CPU": 0, "ABI": 0, "DEVICE": 0},
         "loads": 1,
         "load_failures": 0,
     }

@@ -104,7 +104,7 @@ def register_kernel(key: str, path: str) -> None:
 
 def counters() -> dict[str, Any]:
     """What StitchOps did since the last reset: ``{"total": c, "keys": {key: c}}``, each `c` with ``calls``,
-    ``fallbacks`` by reason (NO_KERNEL, GUARD, CPU, ABI), ``loads`` and ``load_failures``.
+    ``fallbacks`` by reason (NO_KERNEL, GUARD, CPU, ABI, DEVICE), ``loads`` and ``load_failures``.
     """
     return json.loads(_text(_library.tf_stitch_counters))
 
