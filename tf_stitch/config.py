@@ -23,6 +23,8 @@ class Config:
     max_cluster_size: TensorFlow nodes in one cluster, at most.
     min_cluster_size: nodes that do work (constants and reshapes aside) below which a cluster is TOO_SMALL.
     exclude: names of TensorFlow ops, or of nodes, that are never stitched.
+    target: "cpu", or GPUs: "cuda:sm_80,sm_90", or "cuda" for those of this machine. Nodes that are placed on the other
+      kind of device are left alone.
     cpu_baseline: "native" for this CPU, or x86-64-v2, x86-64-v3, x86-64-v4 for a model that travels.
     compiler_timeout: seconds for one run of the compiler.
     never_slower: race each kernel against the nodes that it replaces, on this machine, and leave those that lose.
@@ -35,6 +37,7 @@ class Config:
     max_cluster_size: int = 1200
     min_cluster_size: int = 2
     exclude: frozenset[str] = frozenset()
+    target: str = "cpu"
     cpu_baseline: str = "native"
     compiler_timeout: float = 60.0
     never_slower: bool = False
@@ -64,6 +67,11 @@ class Config:
 TUNE_SECONDS = 30.0  # for all races of one conversion, or of one process
 
 ABLATIONS = tuple(field.name for field in fields(Config) if field.default is True)
+
+
+def is_for_gpus(target: str) -> bool:
+    """Whether a `Config.target` is one of GPUs."""
+    return target.partition(":")[0] == "cuda"
 
 
 def default_config() -> Config:

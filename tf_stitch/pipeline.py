@@ -11,25 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tf_stitch.backends import Rendered, Targets, rendered, unfit
 from tf_stitch.config import Config, verifying
 from tf_stitch.errors import BuildError, Reason, Unsupported
 from tf_stitch.faults import excused
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph
 from tf_stitch.lower.common import lower
-from tf_stitch.lower.cpu import Schedule, schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.names import identifier
-from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.precedents import Casebook
 from tf_stitch.pauses import collection_paused
 from tf_stitch.plan.plan import StitchPlan
-from tf_stitch.plan.target import Target
 from tf_stitch.plan.verify import verify_plan
-from tf_stitch.render.cpp import render
 from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
 
 Progress = Callable[[str, int, int], None]  # (stage, done, of)
@@ -59,7 +56,7 @@ class Stitched:
     rejections: tuple[Rejection, ...]
 
 
-def stitch(graph: Graph, config: Config, target: Target, toolchain: Toolchain) -> Stitched:
+def stitch(graph: Graph, config: Config, target: Targets, toolchain: Toolchain) -> Stitched:
     """Stages 3 to 7 for one graph; see `stitch_all`."""
     return stitch_all([graph], config, target, toolchain)[0]
 
@@ -68,7 +65,7 @@ def stitch(graph: Graph, config: Config, target: Target, toolchain: Toolchain) -
 def stitch_all(
     graphs: Sequence[Graph],
     config: Config,
-    target: Target,
+    target: Targets,
     toolchain: Toolchain,
     progress: Progress | None = None,
     observer: Observer | None = None,
@@ -106,11 +103,13 @@ def stitch_all(
         stitched: list[StitchedCluster] = []
         for draft in of_graph:
             artifact = next(artifacts)
+            artifact = unfit(draft.rendered, artifact) or artifact
             see("artifact", artifact)
             if isinstance(artifact, BuildError):
                 refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
             else:
-                stitched.append(StitchedCluster(draft.cluster, draft.kernel, draft.source, artifact))
+                made = draft.rendered
+                stitched.append(StitchedCluster(draft.cluster, made.kernel, made.source, artifact))
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
         see("stitched", results[-1])
     return results
@@ -131,30 +130,30 @@ class _Draft:
     """A cluster that is not built yet."""
 
     cluster: Cluster
-    kernel: Kernel
-    schedules: tuple[Schedule, ...]
-    source: Source
+    rendered: Rendered
+
+    @property
+    def source(self) -> Source:
+        return self.rendered.source
 
 
-def _compile(found: Cluster, config: Config, target: Target, see: Observer, compiled: dict[Body, _Draft]) -> _Draft:
+def _compile(found: Cluster, config: Config, target: Targets, see: Observer, compiled: dict[Body, _Draft]) -> _Draft:
     """Stages 4 to 6. compiled: what they have made of the same body in another function."""
     see("cluster", found)
     known = compiled.get(found.body)
     if known is not None:
         see("plan", found.plan)
-        see("kernel", (known.kernel, known.schedules))
+        see("kernel", (known.rendered.kernel, known.rendered.schedules))
         see("source", known.source)
         return replace(known, cluster=found)
     plan = found.plan
     see("plan", plan)
-    kernel, schedules = schedule(lower(plan, kernel_name(plan)), target, adaptive=config.adaptive_mapping)
-    see("kernel", (kernel, schedules))
     if verifying():
         verify_plan(plan)
-        verify_kernel(kernel, schedules)
-    source = render(kernel, schedules)
-    see("source", source)
-    compiled[found.body] = _Draft(found, kernel, schedules, source)
+    made = rendered(lower(plan, kernel_name(plan)), target, config)
+    see("kernel", (made.kernel, made.schedules))
+    see("source", made.source)
+    compiled[found.body] = _Draft(found, made)
     return compiled[found.body]
 
 

@@ -19,7 +19,7 @@ STAGES = [
 
 
 def dump_into(directory) -> Dump:
-    return Dump(directory, Target.baseline("x86-64-v3"))
+    return Dump(directory, "x86-64-v3")
 
 
 @pytest.fixture(scope="module")

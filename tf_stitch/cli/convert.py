@@ -11,7 +11,7 @@ import click
 
 from tf_stitch.cli import output
 from tf_stitch.cli.exit_codes import Exit
-from tf_stitch.config import ABLATIONS, TUNE_SECONDS, Config, default_config
+from tf_stitch.config import ABLATIONS, TUNE_SECONDS, Config, default_config, is_for_gpus
 from tf_stitch.errors import UsageError
 from tf_stitch.report.text import human_bytes, printable
 
@@ -29,6 +29,13 @@ _DEFAULT = Config()
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a SavedModel that is at DST.")
+@click.option(
+    "--target",
+    metavar="TARGET",
+    default=_DEFAULT.target,
+    show_default=True,
+    help="cpu, or the GPUs that the model is to run on: cuda:sm_80,sm_90, or cuda:a100,h100. None is needed here.",
+)
 @click.option(
     "--cpu-baseline",
     type=click.Choice(BASELINES),
@@ -80,6 +87,7 @@ def convert(
     destination: Path,
     *,
     force: bool,
+    target: str,
     cpu_baseline: str,
     exclude: tuple[str, ...],
     max_cluster_size: int,
@@ -96,6 +104,8 @@ def convert(
     """
     if not tune and (tune_inputs is not None or tune_seconds is not None):
         raise click.UsageError("--tune-inputs and --tune-seconds go with --tune")
+    if tune and is_for_gpus(target):
+        raise click.UsageError("--tune races kernels on this machine's CPU, and --target is not that")
     output.import_tensorflow()
     from tf_stitch.frontend.saved_model import convert_saved_model
 
@@ -103,6 +113,7 @@ def convert(
         default_config().without(ablate),
         max_cluster_size=max_cluster_size,
         exclude=frozenset(exclude),
+        target=target,
         cpu_baseline=cpu_baseline,
         never_slower=tune,
     )

@@ -25,6 +25,7 @@ from tf_stitch.errors import UsageError
 )
 @click.option("--dot", "as_dot", is_flag=True, help="Print the clusters as a digraph for Graphviz.")
 @click.option("--node", metavar="NAME", help="Tell what becomes of this node alone.")
+@click.option("--target", metavar="TARGET", default="cpu", show_default=True, help="As for convert.")
 @click.option(
     "--cpu-baseline",
     type=click.Choice(BASELINES),
@@ -42,6 +43,7 @@ def explain(
     html_path: Path | None,
     as_dot: bool,
     node: str | None,
+    target: str,
     cpu_baseline: str,
     ablate: tuple[str, ...],
     as_json: bool,
@@ -57,7 +59,7 @@ def explain(
     output.import_tensorflow()
     from tf_stitch.report.explain import explain as explain_model
 
-    config = replace(default_config().without(ablate), cpu_baseline=cpu_baseline)
+    config = replace(default_config().without(ablate), target=target, cpu_baseline=cpu_baseline)
     with output.quietly("planning"):
         explanation = explain_model(path, config=config)
     if html_path is not None:

@@ -31,30 +31,29 @@ from tf_stitch.lower.printer import print_kernel, print_schedules
 from tf_stitch.passes.clustering import Cluster, Clustering
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.printer import print_plan
-from tf_stitch.toolchain.artifact import Artifact, Source
+from tf_stitch.toolchain.artifact import Artifact, CudaSource, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tf_stitch.plan.target import Target
 
     Observer = Callable[[str, object], None]
 
 _LOG = logging.getLogger("tf_stitch.dump")
 
 
-def observer_from_environment(target: Target) -> Observer | None:
+def observer_from_environment(isa: str) -> Observer | None:
     """An observer for one run of the pipeline, where TF_STITCH_DUMP names a directory."""
     directory = os.environ.get("TF_STITCH_DUMP")
-    return Dump(Path(directory), target) if directory else None
+    return Dump(Path(directory), isa) if directory else None
 
 
 class Dump:
     """Writes what it is shown: called with each stage's name and what it made, in the pipeline's order."""
 
-    def __init__(self, directory: Path, target: Target) -> None:
+    def __init__(self, directory: Path, isa: str) -> None:
+        """isa: what is generated for; see `backends.isa_of`."""
         self.directory = directory
-        self.target = target
+        self.isa = isa
         self._graph: Graph | None = None
         self._graphs: dict[int, Path] = {}  # by id of the graph: they live as long as the run
         self._cluster: Cluster | None = None
@@ -91,10 +90,10 @@ class Dump:
             case "kernel", (Kernel() as kernel, schedules):
                 self._put(self._home / "05_kernel.txt", f"{print_kernel(kernel)}\n{print_schedules(schedules)}")
             case "source", Source():
-                self._put(self._home / "06_source.cpp", made.text)
+                self._put(self._home / ("06_source.cu" if isinstance(made, CudaSource) else "06_source.cpp"), made.text)
                 assert self._graph is not None
                 assert self._cluster is not None
-                script = repro_script(self._graph, self._cluster, made.name, self.target.isa)
+                script = repro_script(self._graph, self._cluster, made.name, self.isa)
                 self._put(self._home / "repro.py", script)
                 self._unbuilt.append(self._home)
             case "artifact", Artifact() | BuildError():

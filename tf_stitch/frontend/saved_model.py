@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from tf_stitch.config import TUNE_SECONDS, Config, default_config
+from tf_stitch.config import TUNE_SECONDS, Config, default_config, is_for_gpus
 from tf_stitch.errors import Reason, StitchError, UsageError
 from tf_stitch.frontend.conversion import Conversion, converted_clusters
 from tf_stitch.frontend.convertible import fetched_names, redirect_contexts, refusals
@@ -73,7 +73,7 @@ def convert_saved_model(
 
     Raises:
       UsageError: where `src` is not a SavedModel that can be read, or `dst` cannot be written to, or one of
-        `tune_inputs` is none of the model's.
+        `tune_inputs` is none of the model's, or kernels for GPUs are to be raced.
       EnvironmentProblem: where there is no compiler.
     """
     source, destination = Path(src), Path(dst)
@@ -85,6 +85,8 @@ def convert_saved_model(
         nodes = _count_nodes(saved_model)
         return Conversion(source, None, nodes, nodes, already_stitched=True)
     config = config or default_config()
+    if is_for_gpus(config.target) and (config.never_slower or never_slower):
+        raise UsageError("kernels are raced on this machine's CPU, so never_slower goes with target 'cpu' alone.")
     tell = progress or _say_nothing
     units, skipped = units_of(saved_model, progress)
     results = engine_for(config).stitch([u.graph for u in units], progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.config import Config
+from tf_stitch.config import Config, is_for_gpus
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import Dim, DType
@@ -38,7 +38,7 @@ def examine(
         return because(Reason.FETCHED)
     if node.stateful:
         return because(Reason.STATEFUL)
-    if not _on_cpu(node.device):
+    if not _may_run_there(node.device, config.target):
         return because(Reason.DEVICE, node.device)
     if is_about_shapes:
         return because(Reason.TOO_SMALL, "arithmetic on shapes")
@@ -59,8 +59,10 @@ def is_silent(node: Node) -> bool:
     return node.op in _SILENT
 
 
-def _on_cpu(device: str) -> bool:
-    return not device or "CPU" in device.upper().rsplit("/", 1)[-1]
+def _may_run_there(device: str, target: str) -> bool:
+    """Whether a node that is placed on `device`, or nowhere yet, may be in a kernel for `target`."""
+    kind = "GPU" if is_for_gpus(target) else "CPU"
+    return not device or kind in device.upper().rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,16 @@ class GpuTarget:
         """A target for each architecture, the oldest first."""
         return _TARGETS
 
+    @staticmethod
+    def several(names: str) -> tuple[GpuTarget, ...]:
+        """The targets of "cuda:sm_80,h100", the oldest first, each once.
+
+        Raises:
+          UsageError: where one of them is none, or there is none.
+        """
+        wanted = {GpuTarget.named(name.strip()).arch for name in names.removeprefix(_PREFIX).split(",")}
+        return tuple(target for target in _TARGETS if target.arch in wanted)
+
     @property
     def capability(self) -> tuple[int, int]:
         """(8, 0) of sm_80."""

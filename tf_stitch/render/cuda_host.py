@@ -15,30 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_stitch.ir.types import Dim
-from tf_stitch.lower.gpu_launch import (
-    ALIGNMENT,
-    MOST_BLOCKS,
-    CeilDiv,
-    Condition,
-    Formula,
-    Larger,
-    Launch,
-    Product,
-    Sum,
-    Variant,
-)
+from tf_stitch.lower.gpu_launch import ALIGNMENT, MOST_BLOCKS, Condition, Launch, Variant
 from tf_stitch.lower.kernel import Kernel
-from tf_stitch.render.c_family import dim
+from tf_stitch.render.c_family import formula
 from tf_stitch.render.host_part import shape, table
 from tf_stitch.toolchain.artifact import CudaSource, DeviceCode
 
 # In place of the prelude, of which a host part needs nothing else.
 _MATHEMATICS = """\
 typedef long long i64;
-i64 larger(i64 a, i64 b) { return a > b ? a : b; }
 i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
-i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 """
 
 
@@ -120,18 +106,3 @@ def _variant(variant: Variant) -> list[str]:
     blocks = f"smaller({formula(variant.units)}, {limit})"
     numbers = (blocks, str(variant.threads), formula(variant.shared), formula(variant.scratch))
     return [f'    *launch = {{"{variant.entry}", {int(variant.resident)}, {", ".join(numbers)}}};', "    return;"]
-
-
-def formula(value: Formula) -> str:
-    """A formula as an expression of C++; it needs no parentheses around it."""
-    match value:
-        case Dim():
-            return dim(value)
-        case Sum(terms):
-            return f"({' + '.join(map(formula, terms))})"
-        case Product(factors):
-            return f"({' * '.join(map(formula, factors))})"
-        case CeilDiv(dividend, divisor):
-            return f"ceil_div({formula(dividend)}, {formula(divisor)})"
-        case Larger(one, other):
-            return f"larger({formula(one)}, {formula(other)})"

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch import pipeline
+from tf_stitch.backends import isa_of
 from tf_stitch.config import Config, default_config
 from tf_stitch.errors import EnvironmentProblem, UsageError
-from tf_stitch.plan.target import Target
 from tf_stitch.report.explanation import Explanation, explained_graph
 from tf_stitch.toolchain.artifact import Artifact
+from tf_stitch.toolchain.host import HostToolchain
 from tf_stitch.tuning.contest import Unraceable, contest_of, nodes_hash
 from tf_stitch.tuning.tuner import without_losers
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tf_stitch.ir.graph import Graph
     from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.toolchain.artifact import Source
-    from tf_stitch.toolchain.host import HostToolchain
     from tf_stitch.tuning.race import Outcome
     from tf_stitch.tuning.records import Record, Records
 
@@ -44,7 +44,7 @@ def explain(
     Raises:
       UsageError: where there is nothing to explain at `target`.
     """
-    from tf_stitch.frontend import explainable
+    from tf_stitch.frontend import engine, explainable
 
     if isinstance(target, str | os.PathLike):
         path = Path(target)
@@ -57,13 +57,13 @@ def explain(
     else:
         raise UsageError(f"{target!r} cannot be explained; give a SavedModel's directory or a function.")
     config = config or default_config()
-    cpu = Target.baseline(config.cpu_baseline)
-    results = pipeline.stitch_all(found.graphs, config, cpu, NoToolchain(cpu.requires))
+    made_for = engine.targets_of(config)
+    results = pipeline.stitch_all(found.graphs, config, made_for, NoToolchain())
     races = Races.of(config)
     if config.never_slower:
         results = [races.without_losers(result) for result in results]
     explained = tuple(explained_graph(result, config, races.of_cluster) for result in results)
-    return Explanation(name, cpu.isa, explained, found.skipped, found.already, config.changed())
+    return Explanation(name, isa_of(made_for), explained, found.skipped, found.already, config.changed())
 
 
 def _config_of(function: Any) -> Config:
@@ -91,7 +91,8 @@ class Races:
 
         known = records()
         try:
-            return Races(engine_for(config).toolchain if known.exist else None, known)
+            toolchain = engine_for(config).toolchain if known.exist else None
+            return Races(toolchain if isinstance(toolchain, HostToolchain) else None, known)
         except EnvironmentProblem:
             return Races(None, known)
 
@@ -117,7 +118,7 @@ class Races:
 class NoToolchain:
     """Stands for a toolchain: an explanation needs the sources of kernels, not what they compile to."""
 
-    requires: str
+    requires: str = ""
 
     def build(self, sources: Sequence[Source]) -> list[Artifact | BuildError]:
         keys = (hashlib.sha256(source.text.encode()).hexdigest() for source in sources)
