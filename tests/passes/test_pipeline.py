@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.passes.drawing import Drawing, f32
-from tf_stitch import pipeline
+from tf_stitch import backends, pipeline
 from tf_stitch.config import Config
 from tf_stitch.errors import BuildError, Reason
 from tf_stitch.ir.graph import Graph
@@ -85,7 +85,7 @@ def test_a_kernel_that_does_not_build_is_rejected_and_the_rest_is_kept() -> None
     assert "the compiler says no" in failed["second/y"].detail
 
 
-@pytest.mark.parametrize(("module", "stage"), [(cluster, "plan_groups"), (pipeline, "lower"), (pipeline, "render")])
+@pytest.mark.parametrize(("module", "stage"), [(cluster, "plan_groups"), (pipeline, "lower"), (backends, "render")])
 def test_a_bug_of_ours_costs_a_cluster(module: Any, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without TF_STITCH_STRICT, that is; with it, it is raised."""
     whole = getattr(module, stage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import json
 import os
@@ -15,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch import __version__
 from tf_stitch.errors import EnvironmentProblem, StitchError
+from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.target import Target
 from tf_stitch.runtime import paths
 from tf_stitch.toolchain.cache import KernelCache
 from tf_stitch.toolchain.compilers import find_compilers
+from tf_stitch.toolchain.device_compilers import find_device_compilers, find_nvcc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tf_stitch.toolchain.compilers import Compiler
+    from tf_stitch.toolchain.device_compilers import DeviceCompiler
 
 _OLDEST_PYTHON = (3, 10)
 _INSTALL = "run `pip install 'tensorflow-cpu>=2.21,<2.22'`"
@@ -70,6 +74,7 @@ def examine() -> list[Check]:
     ]
     if target is not None:
         checks += _compilers(target)
+    checks += [_guarded("GPU", _driver), _guarded("GPU compiler", _device_compilers)]
     checks += [_guarded("cache", _cache), _guarded("threads", _threads), *_variables()]
     if not any(check.status == "broken" for check in checks):
         checks.append(_guarded("trial", _trial))
@@ -165,6 +170,45 @@ def _compilers(target: Target) -> list[Check]:
 
 def _compiler_text(compiler: Compiler) -> str:
     return f"{compiler.version} ({' '.join(compiler.command)})"
+
+
+def _driver() -> Check:
+    """What running kernels for GPUs needs. Its lack breaks nothing else."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+        named = [f"{d.get('device_name', 'GPU')} (sm_{''.join(map(str, d['compute_capability']))})" for d in details]
+        return Check("GPU", "ok", ", ".join(named))
+    missing: list[str] = []
+    if not tf.test.is_built_with_cuda():
+        missing.append("this TensorFlow is built without CUDA; for a GPU `pip install tf-stitch[gpu]` instead of [cpu]")
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        missing.append("there is no libcuda.so.1: install NVIDIA's driver")
+    if not missing:
+        missing.append("run `nvidia-smi`, and see that CUDA_VISIBLE_DEVICES does not hide it")
+    return Check("GPU", "", "none; kernels run on the CPU", "; ".join(missing))
+
+
+def _device_compilers() -> Check:
+    """What making kernels for GPUs needs, for which no GPU has to be here."""
+    compilers = list(find_device_compilers())
+    if not compilers:
+        remedy = "to stitch for GPUs, `pip install 'nvidia-cuda-nvrtc-cu12>=12.5,<13'`, or tf-stitch[gpu] and nvcc"
+        return Check("GPU compiler", "", "none: no NVRTC, no PyCUDA with nvcc", remedy)
+    lines = [_device_compiler_text(compiler) for compiler in compilers]
+    if all(compiler.name != "PyCUDA" for compiler in compilers):
+        remedy = "" if find_nvcc() is None else "for PyCUDA beside it, docker/build_pycuda.sh makes a wheel"
+        return Check("GPU compiler", "ok", "\n".join(lines), remedy)
+    return Check("GPU compiler", "ok", "\n".join(lines))
+
+
+def _device_compiler_text(compiler: DeviceCompiler) -> str:
+    archs = ", ".join(target.arch for target in GpuTarget.all() if compiler.compiles(target.arch))
+    return f"{compiler.version} for {archs}"
 
 
 def _cache() -> Check:

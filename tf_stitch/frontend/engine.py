@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tf_stitch import pipeline
 from tf_stitch.backends import Targets, isa_of
-from tf_stitch.config import is_for_gpus
 from tf_stitch.debug.dump import observer_from_environment
 from tf_stitch.debug.logs import configure_from_environment
 from tf_stitch.errors import UsageError
@@ -66,7 +65,7 @@ def targets_of(config: Config) -> Targets:
     Raises:
       UsageError: as `engine_for` does.
     """
-    return gpus_of(config.target) if is_for_gpus(config.target) else Target.baseline(config.cpu_baseline)
+    return Target.baseline(config.cpu_baseline) if config.target == "cpu" else gpus_of(config.target)
 
 
 def gpus_of(target: str) -> tuple[GpuTarget, ...]:
