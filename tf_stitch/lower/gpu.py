@@ -90,7 +90,12 @@ _MOST_PIECES_DOWN = 128
 _SHARED_RESERVE = 4096  # bytes: for what warps leave for each other
 SMALL = 2**31 - 2**16  # elements that an `int` counts, with some to spare for the last threads of a grid
 _MOST_VERSIONS = 6
-_REGISTERS = 64  # of a thread, assumed until the compiler has said how many it takes
+_MANY_NESTS = 6
+# Registers of a thread, assumed until the compiler has said how many it takes (`relaxed`): as a rule, and of kernels of
+# many nests or of elements that are much to hold.
+_REGISTERS = 64
+_MANY_REGISTERS = 128
+_MUCH = 64
 
 
 class Mapping(enum.Enum):
@@ -148,6 +153,15 @@ class Version:
     schedules: tuple[GpuSchedule, ...]
     parts: tuple[Part, ...]
     wide: bool
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the compiler says of an entry: registers of a thread, bytes that it spilled, static shared bytes."""
+
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
 
 
 @dataclass(frozen=True)
@@ -217,6 +231,8 @@ class _Alternative:
 def _questions(choices: Sequence[Sequence[_Alternative]]) -> list[tuple[Condition, ...]]:
     """What versions there are, by their conditions; the last has none."""
     found = list(dict.fromkeys(a.conditions for alternatives in choices for a in alternatives if a.conditions))
+    if len(choices) > _MANY_NESTS:  # what suits one of them says little of the others
+        return [()]
     return [*found[: _MOST_VERSIONS - 1], ()]
 
 
@@ -250,12 +266,45 @@ def _version(
         conditions=conditions,
         units=_most_units(parts),
         resident=any(isinstance(p, GridBarrier) for p in parts),
-        blocks=1 if tiled else target.blocks_together(THREADS, _REGISTERS, _SHARED_RESERVE),
+        blocks=1 if tiled else target.blocks_together(THREADS, _registers(chosen), _SHARED_RESERVE),
         threads=THREADS,
         shared=shared,
         scratch=total([_rounded(size, 256) for _, size in scratch_of(kernel, schedules)]),
     )
     return Version(variant, kernel, schedules, parts, wide)
+
+
+def _registers(chosen: Sequence[_Alternative]) -> int:
+    """What a thread may take, to begin with."""
+
+    def held(a: _Alternative) -> int:
+        tiles = len(tiles_in_place(a.nest)) * a.schedule.steps if a.schedule.home is Home.REGISTERS else 0
+        loads = max(sum(isinstance(s, Load) for s in sweep.elements) for sweep in a.nest.sweeps)
+        return a.schedule.vector * (tiles + loads)
+
+    many = len(chosen) > _MANY_NESTS or any(held(a) > _MUCH for a in chosen)
+    return _MANY_REGISTERS if many else _REGISTERS
+
+
+def relaxed(schedules: GpuSchedules, target: GpuTarget, built: dict[str, Built]) -> GpuSchedules:
+    """The schedules with bounds that fit what the compiler has said of each entry; the same where they do already.
+
+    Where it spilled, a multiprocessor holds fewer blocks; where it took fewer registers than it might, as many more as
+    they leave room for. To be built again, and asked again, until nothing changes: a bound that was raised holds.
+    """
+
+    def fitted(v: Version) -> Version:
+        known = built[v.variant.entry]
+        if known.spilled_bytes:
+            blocks = v.variant.blocks // 2
+        elif v.variant.shared != _ZERO:  # what that leaves room for depends on the shapes
+            blocks = v.variant.blocks
+        else:
+            blocks = target.blocks_together(v.variant.threads, known.registers, known.shared_bytes)
+        return replace(v, variant=replace(v.variant, blocks=max(1, blocks)))
+
+    versions = tuple(map(fitted, schedules.versions))
+    return GpuSchedules(replace(schedules.launch, variants=tuple(v.variant for v in versions)), versions)
 
 
 def _most_units(parts: Sequence[Part]) -> Formula:

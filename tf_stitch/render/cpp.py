@@ -29,7 +29,9 @@ from tf_stitch.toolchain.artifact import Source
 
 def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
     """The C++ source of a kernel; `schedules` runs parallel to `kernel.nests`."""
-    forms, uses = forms_of(kernel.nests, schedules)
+    joined = {n for n, s in enumerate(schedules) if s.joined}
+    apart = frozenset(joined | {n - 1 for n in joined})
+    forms, uses = forms_of(kernel.nests, schedules, [_unit(s) for s in schedules], apart)
     printers = _printers(forms, uses, schedules)
     lines = [
         *_preamble(kernel, any(s.driver is Driver.DOWN for s in schedules)),
@@ -39,6 +41,11 @@ def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
         *table(kernel),
     ]
     return Source(kernel.name, "\n".join(lines) + "\n")
+
+
+def _unit(schedule: Schedule) -> int:
+    """What the length of a nest has to stay a multiple of; 0 where it cannot be another one."""
+    return {"both": 1, "wide": schedule.lanes, "narrow": 0}[schedule.body]
 
 
 def _printers(forms: Sequence[Form], uses: Sequence[Use], schedules: Sequence[Schedule]) -> list[NestPrinter]:

@@ -23,7 +23,7 @@ from tf_stitch.lower.gpu_steps import GridBarrier, Stage
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
 from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.render.c_family import STORAGE, formula, headers
-from tf_stitch.render.cuda_nest import StagePrinter
+from tf_stitch.render.cuda_functions import Functions
 from tf_stitch.render.cuda_statements import indented
 from tf_stitch.toolchain.artifact import Source
 
@@ -59,13 +59,10 @@ def _entry(version: Version, schedules: GpuSchedules) -> list[str]:
     variant = version.variant
     bounds = f"__launch_bounds__({variant.threads}, {variant.blocks})"
     conditions = [f"// Where {formula(c.small)} is at most {formula(c.large)}." for c in variant.conditions]
-    body = [
-        "const int thread = threadIdx.x;",
-        *_shared(version),
-        *_scratch(version),
-        *_stages(version),
-    ]
+    functions = Functions(version, _constant(version.kernel))
+    body = ["const int thread = threadIdx.x;", *_shared(version), *_scratch(version), *_stages(version, functions)]
     return [
+        *functions.lines(),
         *conditions,
         f'extern "C" __global__ void {bounds}',
         *_signature(variant.entry, _parameters(version, schedules)),
@@ -162,9 +159,10 @@ def _scratch(version: Version) -> list[str]:
     return lines
 
 
-def _stages(version: Version) -> list[str]:
-    index = "i64" if version.wide else "int"
-    constant = _constant(version.kernel)
+# -- stages ----------------------------------------------------------------------------------------------------
+
+
+def _stages(version: Version, functions: Functions) -> list[str]:
     phases: list[list[Stage]] = [[]]
     for part in version.parts:
         if isinstance(part, GridBarrier):
@@ -175,14 +173,13 @@ def _stages(version: Version) -> list[str]:
     for number, phase in enumerate(phases):
         if number:
             lines.append(f"grid_barrier(barrier, {(number - 1) % 2});")
-        printers = [
-            StagePrinter(stage, version.kernel.nests[stage.nest], version.schedules[stage.nest], index, constant)
-            for stage in phase
-        ]
-        if len(phases) == len(phase) == 1:
-            lines += printers[0].alone()
-        elif len(phase) == 1:
-            lines += ["{", *indented(printers[0].alone()), "}"]
-        else:
-            lines += ["{", "  i64 unit = blockIdx.x;", *(line for p in printers for line in indented(p.in_turn())), "}"]
+        called = [functions.call(stage) for stage in phase]
+        if len(phase) == 1 and called[0] is None:
+            alone = functions.printer(phase[0]).alone()
+            lines += alone if len(phases) == 1 else ["{", *indented(alone), "}"]
+            continue
+        lines += ["{", "  i64 unit = blockIdx.x;"]
+        for stage, call in zip(phase, called, strict=True):
+            lines += indented(functions.printer(stage).in_turn() if call is None else call)
+        lines.append("}")
     return lines

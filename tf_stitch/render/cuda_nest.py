@@ -61,14 +61,27 @@ class StagePrinter:
 
     # .. the loop over units ....................................................................................
 
+    def _declared(self) -> list[str]:
+        return [f"__shared__ {type_} {name}[{count}];" for type_, name, count in self.slots()]
+
     def alone(self) -> list[str]:
         """The stage as the only one of its phase."""
         units, head = self._units()
-        return [*head, f"for (i64 unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{", *self._unit(), "}"]
+        return [
+            *self._declared(),
+            *head,
+            f"for (i64 unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{",
+            *self._unit(),
+            "}",
+        ]
 
-    def in_turn(self) -> list[str]:
-        """The stage as one of several, which take their units one behind another: `unit` is declared before them."""
+    def in_turn(self, *, declare: bool = True) -> list[str]:
+        """The stage as one of several, which take their units one behind another: `unit` is declared before them.
+
+        declare: whether with its slots.
+        """
         units, head = self._units()
+        head = [*(self._declared() if declare else []), *head]
         loop = [f"for (; unit < {units}; unit += gridDim.x) {{", *self._unit(), "}", f"unit -= {units};"]
         return ["{", *indented([*head, *loop]), "}"] if head else loop
 
@@ -98,7 +111,7 @@ class StagePrinter:
 
     def _of_stage(self) -> list[str]:
         """What is the same for all units."""
-        s, lines = self.schedule, self._slots()
+        s, lines = self.schedule, list[str]()
         if s.mapping is Mapping.WARPS:
             lines.append(f"const int lane = thread % {s.lanes};")
         elif s.down:
@@ -116,15 +129,15 @@ class StagePrinter:
     def _cast(self, value: str) -> str:
         return value if value.isdigit() or self.index == "i64" else f"{self.index}({value})"
 
-    def _slots(self) -> list[str]:
-        """What threads leave for each other in shared memory."""
-        lines: list[str] = []
+    def slots(self) -> list[tuple[str, str, int]]:
+        """What threads leave for each other in shared memory: type, name, number."""
+        found: list[tuple[str, str, int]] = []
         for step in flat(self.stage.body):
             if isinstance(step, Deposit):
                 r, type_, _ = self._reduction(step.reduction)
                 count = THREADS if self.down else THREADS // WARP
-                lines.append(f"__shared__ {type_} {r.name}_{'totals' if step.totals else 'slots'}[{count}];")
-        return lines
+                found.append((type_, f"{r.name}_{'totals' if step.totals else 'slots'}", count))
+        return found
 
     def _groups(self) -> str:
         """Of columns, in all rows above them."""

@@ -10,11 +10,10 @@ nests of one axis differ in its length alone, the length becomes a field: a mult
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tf_stitch.ir.types import ONE, Dim
-from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
@@ -56,27 +55,36 @@ class Use:
     dims: tuple[Dim, ...]
 
 
-def forms_of(nests: Sequence[Nest], schedules: Sequence[Schedule]) -> tuple[list[Form], list[Use]]:
-    """The forms of a kernel's nests, numbered after the first nest of each, and for each nest its use of one."""
+def forms_of(
+    nests: Sequence[Nest],
+    schedules: Sequence[Hashable],
+    units: Sequence[int],
+    apart: frozenset[int] = frozenset(),
+) -> tuple[list[Form], list[Use]]:
+    """The forms of a kernel's nests, numbered after the first nest of each, and for each nest its use of one.
+
+    schedules: what else has to be the same. units: where a nest's length may become a field, what it is a multiple of;
+    0 where it may not. apart: nests that share with none.
+    """
     pointed = [_pointed(nest) for nest in nests]
     nests = [nest for nest, _ in pointed]
-    apart = {n for n, s in enumerate(schedules) if s.joined} | {n - 1 for n, s in enumerate(schedules) if s.joined}
     exact = [_numbered(nest) for nest in nests]
-    open_ = [_numbered(_with_open_length(nest, s)) for nest, s in zip(nests, schedules, strict=True)]
-    lengths: dict[tuple[Nest, Schedule], set[Nest]] = {}
+    opened = [_with_open_length(nest, unit) for nest, unit in zip(nests, units, strict=True)]
+    open_ = [_numbered(nest) for nest in opened]
+    lengths: dict[tuple[Nest, Hashable], set[Nest]] = {}
     for number, (mine, general) in enumerate(zip(exact, open_, strict=True)):
         if number not in apart:
             lengths.setdefault((general.form, schedules[number]), set()).add(mine.form)
     forms: list[Form] = []
     uses: list[Use] = []
-    known: dict[tuple[Nest, Schedule], int] = {}
+    known: dict[tuple[Nest, Hashable], int] = {}
     for number, nest in enumerate(nests):
         found = exact[number]
         key = found.form, schedules[number]
         if len(lengths.get((open_[number].form, schedules[number]), ())) > 1:
             found = open_[number]
             key = found.form, schedules[number]
-            nest = _with_open_length(nest, schedules[number])
+            nest = opened[number]
         if number in apart or key not in known:
             known[key] = len(forms)
             forms.append(Form(nest, tuple(found.buffers), tuple(found.symbols)))
@@ -117,14 +125,13 @@ def _dims(found: _Numbering, nest: Nest) -> tuple[Dim, ...]:
     )
 
 
-def _with_open_length(nest: Nest, schedule: Schedule) -> Nest:
+def _with_open_length(nest: Nest, unit: int) -> Nest:
     """A nest of one known length as one of any; the nest itself where the length is more than a number to it."""
-    if nest.outer or len(nest.inner) != 1 or nest.repeats or nest.tiles:
+    if not unit or nest.outer or len(nest.inner) != 1 or nest.repeats or nest.tiles:
         return nest
     length = nest.inner[0]
-    if not length.is_static or schedule.body == "narrow" or length.is_one:
+    if not length.is_static or length.is_one:
         return nest
-    unit = schedule.lanes if schedule.body == "wide" else 1
     return replace(nest, inner=(Dim(unit, (_LENGTH,)),))
 
 
