@@ -409,6 +409,19 @@ def test_a_concatenation_of_unknown_lengths_is_left_alone() -> None:
     assert {r.node: r.reason for r in found.rejections}["whole"] is Reason.UNKNOWN_DIM
 
 
+def test_a_counter_that_a_loop_hands_on_keeps_nothing_apart() -> None:
+    """counter ─► read ─► MatMul ─► select, and counter ─► mask ─► select. The view of the counter is read by what stays
+    outside: were it in the mask's cluster, the path through the MatMul would keep the two from being one."""
+    d = Drawing()
+    counter = d.node("counter", "Identity", d.input("c", f32(64, 64)))
+    mask = d.node(
+        "mask", "GreaterEqual", counter, d.input("lengths", f32(64, 64)), type_=TensorType(DType.BOOL, shape_of(64, 64))
+    )
+    x = d.node("matmul", "MatMul", counter, counter)
+    select = d.node("select", "Select", mask, d.node("tanh", "Exp", x), counter, type_=f32(64, 64))
+    assert clusters(d.graph(returned=[select])) == [["mask", "tanh", "select"]]
+
+
 def test_views_that_wait_for_a_member_stay_inside() -> None:
     """As TensorFlow writes x + zeros_like(t): an Identity of x that waits for the zeros."""
     d = Drawing()

@@ -39,6 +39,7 @@ from tf_stitch.passes.remote import join_remote
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import Scheme, StitchPlan
 
+_MOVED_FOR_OTHERS = "moved for others only"
 _Part = tuple[list[str], Expansion]  # the nodes of a cluster, and its body under whatever names
 
 
@@ -111,6 +112,9 @@ class _Clusterer:
                 if profitability.is_view(examined):
                     views.add(name)
         self.views = frozenset(views)
+        for around, names in found.items():
+            found[around] = profitability.without_passed_on_views(graph, names, self.views)
+            self._reject(set(names) - set(found[around]), Reason.NOT_PROFITABLE, _MOVED_FOR_OTHERS)
         return found
 
     # -- step 2 --------------------------------------------------------------------------------------------
@@ -143,7 +147,7 @@ class _Clusterer:
     def _parts(self, members: Sequence[str]) -> list[_Part]:
         """The members less what need not be inside, as clusters that can be planned."""
         kept = sorted(profitability.without_idle_movement(self.graph, set(members), self.views), key=self._listed)
-        self._reject(set(members) - set(kept), Reason.NOT_PROFITABLE, "moved for others only")
+        self._reject(set(members) - set(kept), Reason.NOT_PROFITABLE, _MOVED_FOR_OTHERS)
         if not kept:
             return []
         outputs = self._outputs(kept)

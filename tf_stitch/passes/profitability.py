@@ -54,6 +54,22 @@ def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]
         members -= idle
 
 
+def without_passed_on_views(graph: Graph, eligible: Sequence[str], views: frozenset[str]) -> list[str]:
+    """`eligible`, in topological order, less the views that no cluster keeps: those of what stays outside, for what does.
+
+    Such a view (what a loop hands to its body, say) must not grow into a cluster either: with it inside, the ops that
+    read it would wait for the cluster, and the cluster could take in nothing that follows them.
+    """
+    members = set(eligible)
+    for name in eligible:
+        node = graph.nodes[name]
+        if name in views and not any(p in members for p in (*(v.node for v in node.inputs), *node.controls)):
+            returned = any(Value(name, i) in graph.returned for i in range(len(node.types)))
+            if returned or any(u not in members for u in graph.consumers[name]):
+                members.discard(name)
+    return [name for name in eligible if name in members]
+
+
 def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
     users = graph.consumers[name]
     node = graph.nodes[name]
