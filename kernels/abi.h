@@ -44,7 +44,8 @@ typedef struct StitchKernel {
   const int* forwards;        // pairs (input, output), ended by -1: output may be computed into input's buffer
   const char* name;
   const char* const* guard_texts;  // `guards` of them: what was assumed, in words
-  // Fills `symbols` (`symbols` of them) and `output_dims` (all outputs' dims, one after another).
+  // Fills `symbols` (`symbols` of them) and `output_dims` (all outputs' dims, one after another). Reads dims, and the
+  // elements of inputs that hold indices.
   // Returns 0, or 1 + the index of the guard that does not hold: then the host runs the fallback.
   int (*shape)(const StitchTensor* inputs, long long* symbols, long long* output_dims);
   // Null for a GPU's kernel.

@@ -537,6 +537,45 @@ def _bias_add_grad(op: str, dtype: DType) -> Iterator[Sample]:
             yield Sample(op, (draw(dtype, shape),), attributes, scale=4.0 * float(max(np.prod(shape), 1)) ** 0.5)
 
 
+def _gather(op: str, dtype: DType) -> Iterator[Sample]:
+    for kind in (np.int32, np.int64):
+        for table, shape, axis in [
+            ((7,), (), 0),
+            ((7,), (67,), 0),
+            ((5, 67), (3,), 0),
+            ((5, 3), (2, 4), 0),
+            ((5, 16, 3), (2,), 0),
+            ((4, 7), (5,), 1),
+            ((4, 7, 33), (2, 3), 1),
+            ((2, 3, 1), (0,), -1),
+            ((0, 3), (0,), 0),
+            ((2, 0), (3,), 0),
+        ]:
+            indices = _generator(op, table, shape).integers(0, max(table[axis], 1), shape).astype(kind)
+            if op == "GatherV2":
+                yield Sample(op, (draw(dtype, table), indices, np.array(axis, np.int32)))
+            elif axis == 0:
+                yield Sample(op, (draw(dtype, table), indices))
+
+
+def _gather_nd(op: str, dtype: DType) -> Iterator[Sample]:
+    for kind in (np.int32, np.int64):
+        for table, shape in [
+            ((7,), (1,)),
+            ((7,), (67, 1)),
+            ((5, 67), (3, 1)),
+            ((5, 7), (2, 3, 2)),
+            ((3, 4, 33), (2, 4, 2)),
+            ((2, 3, 4, 5), (6, 3)),
+            ((2, 3), (0, 2)),
+            ((0, 3), (0, 1)),
+        ]:
+            columns = [
+                _generator(op, table, shape, a).integers(0, max(table[a], 1), shape[:-1]) for a in range(shape[-1])
+            ]
+            yield Sample(op, (draw(dtype, table), np.stack(columns, -1).astype(kind)))
+
+
 # -- the table ---------------------------------------------------------------------------------------------
 
 Generate = Callable[[str, DType], Iterator[Sample]]
@@ -597,6 +636,9 @@ TABLE: dict[str, Generate] = {
     "FusedBatchNormGradV3": _batch_norm_grad,
     "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "BiasAddGrad": _bias_add_grad,
+    "Gather": _gather,
+    "GatherV2": _gather,
+    "GatherNd": _gather_nd,
 }
 
 

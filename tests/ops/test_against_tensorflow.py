@@ -81,19 +81,20 @@ def test_symbolic_dims_give_the_same(op: str) -> None:
 
 
 def symbolic_results(sample: Sample, axes: slice) -> list[Array] | None:
-    """None where the op moves elements in a way that depends on what is not known."""
+    """None where the op moves elements, or looks them up, in a way that depends on what is not known."""
+    moves = OPS[sample.op].kind is Kind.MOVEMENT or bool(OPS[sample.op].outside)
     try:
         body, _ = body_of(sample, [symbolic(a, axes) for a in sample.operands])
         return evaluated(body, sample)
     except Unsupported as refusal:
-        if OPS[sample.op].kind is Kind.MOVEMENT and refusal.reason in (
+        if moves and refusal.reason in (
             Reason.UNKNOWN_DIM,
             Reason.UNKNOWN_RANK,
         ):
             return None
         raise
     except GuardFailed:
-        if OPS[sample.op].kind is Kind.MOVEMENT:
+        if moves:
             return None
         raise
 

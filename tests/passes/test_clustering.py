@@ -422,6 +422,30 @@ def test_a_counter_that_a_loop_hands_on_keeps_nothing_apart() -> None:
     assert clusters(d.graph(returned=[select])) == [["mask", "tanh", "select"]]
 
 
+def test_what_is_looked_up_in_comes_from_outside() -> None:
+    """exp ─► gather ─► tanh ─► add, and exp ─► add: no cluster holds a table, or indices, and what looks them up."""
+    d = Drawing()
+    table = d.node("exp", "Exp", d.node("neg", "Neg", d.input("x", f32(8, 64))))
+    indices = d.node("shift", "AddV2", d.input("i", TensorType(DType.I32, shape_of(8))), d.constant("one", np.int32(1)))
+    found = d.node("gather", "GatherV2", table, indices, d.constant("axis", np.int32(0)))
+    y = d.node("add", "AddV2", d.node("tanh", "Tanh", found), table)
+    assert clusters(d.graph(returned=[y])) == [["neg", "exp", "shift"], ["gather", "tanh", "add"]]
+
+
+def test_lookups_at_the_same_indices_are_one_cluster() -> None:
+    """The caches of a beam search. A single one is TensorFlow's."""
+
+    def found(count: int) -> list[list[str]]:
+        d = Drawing()
+        indices = d.input("i", TensorType(DType.I32, shape_of(1, 4, 2)))
+        caches = [d.input(f"x{n}", f32(1, 8, 16)) for n in range(count)]
+        picked = [d.node(f"g{n}", "GatherNd", x, indices, type_=f32(1, 4, 16)) for n, x in enumerate(caches)]
+        return clusters(d.graph(returned=picked))
+
+    assert found(3) == [["g0", "g1", "g2"]]
+    assert not found(1)
+
+
 def test_views_that_wait_for_a_member_stay_inside() -> None:
     """As TensorFlow writes x + zeros_like(t): an Identity of x that waits for the zeros."""
     d = Drawing()

@@ -16,7 +16,7 @@ Invariants (checked by `ir.verify`):
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,7 +99,18 @@ class Reduce:
     axes: tuple[int, ...]
 
 
-Op = Input | Constant | Extent | Elementwise | Broadcast | Reshape | Transpose | Slice | Concat | Reduce
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Elements of operand 0, an input, at the indices that the other operands hold.
+
+    axes: of each axis of operand 0, the axis of the result along which it is read; or -n where operand n, integers of
+      the result's shape, says which of its elements. They are in range: `Body.indices`.
+    """
+
+    axes: tuple[int, ...]
+
+
+Op = Input | Constant | Extent | Elementwise | Broadcast | Reshape | Transpose | Slice | Concat | Reduce | Gather
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,25 @@ class Step:
     type: TensorType
     origin: str
 
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """The operands of which the step reads the elements that its own map says: all but the table of a Gather."""
+        return self.operands[1:] if isinstance(self.op, Gather) else self.operands
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Elements `first`, `first + step`, ... of input number `input` are at least 0 and below `below`."""
+
+    input: int
+    first: int
+    step: int
+    below: Dim
+
+    def __str__(self) -> str:
+        which = "" if self.step == 1 else f"{self.first}, {self.first + self.step}, ... "
+        return f"elements {which}of input {self.input} are in [0, {self.below})"
+
 
 @dataclass(frozen=True)
 class Body:
@@ -119,12 +149,14 @@ class Body:
     inputs: None for an input that only the fallback reads (a shape operand, say).
     requires: pairs (small, large) with small <= large at run time, or else the fallback runs: a slice that
       stays inside an axis of unknown extent, say.
+    indices: what holds of the integers in inputs, or else the fallback runs, and raises TensorFlow's error.
     """
 
     steps: tuple[Step, ...]
     inputs: tuple[TensorType | None, ...]
     outputs: tuple[int, ...]
     requires: tuple[tuple[Dim, Dim], ...] = ()
+    indices: tuple[Within, ...] = ()
 
     def users(self) -> list[list[int]]:
         """For each step, the steps that read it, in order."""
@@ -151,6 +183,7 @@ class BodyBuilder:
         self._joined: dict[str, Dim] = {}
         self._inputs: list[TensorType | None] = []
         self._requires: dict[tuple[Dim, Dim], None] = {}
+        self._indices: dict[Within, None] = {}
         self.origin = ""
 
     # -- types ---------------------------------------------------------------------------------------------
@@ -201,6 +234,17 @@ class BodyBuilder:
                 raise Unsupported(Reason.UNKNOWN_DIM, f"{what}: {small} is more than {large}")
             return
         self._requires[small, large] = None
+
+    def require_indices(self, value: int, below: Dim, first: int = 0, step: int = 1) -> None:
+        """Assumes that elements `first`, `first + step`, ... of `value`, an input, are in [0, below): a guard.
+
+        Raises:
+          Unsupported: where it is no input: a guard cannot look at what is yet to be computed.
+        """
+        op = self._steps[value].op
+        if not isinstance(op, Input):
+            raise Unsupported(Reason.UNSUPPORTED_OP, "indices that are computed in the same kernel")
+        self._indices[Within(op.index, first, step, self.canonical(below))] = None
 
     def quotient(self, whole: Dim, part: Dim) -> Dim | None:
         """`whole / part`, which must be exact for the graph to be valid; None where nothing says what it is.
@@ -408,6 +452,22 @@ class BodyBuilder:
         left = tuple(d for a, d in enumerate(shape) if a not in axes)
         return result if keep_dims else self.reshape(result, left)
 
+    def gather(self, table: int, indices: Mapping[int, int], along: Mapping[int, int], shape: Shape) -> int:
+        """Elements of `table`, a value of `shape`.
+
+        indices: axis of the table -> integers that broadcast to `shape`. They have to be in range: `require_indices`.
+        along: every other axis of the table -> the axis of the result that it becomes.
+
+        Raises:
+          Unsupported: where the table is no input.
+        """
+        if not isinstance(self._steps[table].op, Input):
+            raise Unsupported(Reason.UNSUPPORTED_OP, "a table that is computed in the same kernel")
+        numbered = list(indices)
+        axes = tuple(along[a] if a in along else -1 - numbered.index(a) for a in range(len(self.shape(table))))
+        wide = [self.broadcast(indices[a], shape) for a in numbered]
+        return self._add(Gather(axes), (table, *wide), TensorType(self.dtype(table), shape))
+
     def finish(self, outputs: Sequence[int]) -> Body:
         """The body, dead steps left out, joined dims under one name."""
 
@@ -434,7 +494,8 @@ class BodyBuilder:
         assumed, self._requires = self._requires, {}
         for small, large in assumed:  # again, now that all dims are joined
             self.require(small, large, "an assumption about dims")
-        return Body(tuple(steps), inputs, tuple(index_of[v] for v in outputs), tuple(self._requires))
+        indices = dict.fromkeys(replace(w, below=self.canonical(w.below)) for w in self._indices)
+        return Body(tuple(steps), inputs, tuple(index_of[v] for v in outputs), tuple(self._requires), tuple(indices))
 
     def _bound(self, op: Op, dtype: DType) -> Op:
         """`op` with joined dims under one name; an extent that became known is a constant."""

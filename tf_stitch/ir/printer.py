@@ -10,6 +10,7 @@ from tf_stitch.ir.body import (
     Constant,
     Elementwise,
     Extent,
+    Gather,
     Input,
     Reduce,
     Reshape,
@@ -27,6 +28,7 @@ def print_body(body: Body) -> str:
     width = max(map(len, left), default=0)
     lines = [f"{text:<{width}} : {step.type}" for text, step in zip(left, body.steps, strict=True)]
     lines += [f"require {small} <= {large}" for small, large in body.requires]
+    lines += [f"require {within}" for within in body.indices]
     lines.append(f"return {_names(body.outputs)}")
     return "\n".join(lines) + "\n"
 
@@ -52,6 +54,8 @@ def _right_hand(step: Step) -> str:
             return f"slice {operands} from {_numbers(begin)} step {_numbers(steps)}"
         case Concat(axis):
             return f"concat {operands} along {axis}"
+        case Gather(axes):
+            return f"gather {operands} along {_numbers(axes)}"
         case Reduce(function, axes):
             return f"{function} {operands} over {_numbers(axes)}"
 

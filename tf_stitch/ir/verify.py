@@ -10,13 +10,14 @@ from tf_stitch.ir.body import (
     Constant,
     Elementwise,
     Extent,
+    Gather,
     Input,
     Reduce,
     Reshape,
     Slice,
     Transpose,
 )
-from tf_stitch.ir.types import NUMBERS, ONE, Dim, DType, product, terms_of
+from tf_stitch.ir.types import INTEGERS, NUMBERS, ONE, Dim, DType, product, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,10 @@ def verify_body(body: Body, functions: Mapping[str, Any], reducers: Mapping[str,
     inputs = [s.op.index for s in body.steps if isinstance(s.op, Input)]
     _check(len(set(inputs)) == len(inputs), "an input is read by one step only")
     _check(all(0 <= o < len(body.steps) for o in body.outputs), "an output is a step")
+    for within in body.indices:
+        type_ = body.inputs[within.input]
+        _check(type_ is not None and type_.dtype in INTEGERS, f"{within}: an input of integers")
+        _check(0 <= within.first < within.step, f"{within}: the first is one of the first `step`")
     users = body.users()
     dead = [i for i in range(len(body.steps)) if not users[i] and i not in body.outputs]
     _check(not dead, f"steps {dead} are neither read nor returned")
@@ -95,6 +100,8 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
             _verify_reduce(step, operands, axes, reducers[function])
         case Concat(axis):
             _verify_concat(step, operands, axis)
+        case Gather(axes):
+            _verify_gather(body, step, axes)
         case Broadcast() | Reshape() | Transpose() | Slice():
             _check(len(operands) == 1, "a movement reads one step")
             _check(operands[0].dtype is step.type.dtype, "a movement keeps the dtype")
@@ -133,6 +140,21 @@ def _verify_reduce(step: Step, operands: list[TensorType], axes: tuple[int, ...]
     _check(all(0 <= a < rank for a in axes), "axes are within the rank")
     kept = tuple(ONE if a in axes else d for a, d in enumerate(operand.dims))
     _check(step.type.shape == kept, "reduced axes stay as dims of 1")
+
+
+def _verify_gather(body: Body, step: Step, axes: tuple[int, ...]) -> None:
+    table, *indices = (body.steps[o] for o in step.operands)
+    _check(isinstance(table.op, Input), "a table is an input")
+    _check(table.type.dtype is step.type.dtype, "a gather keeps the dtype")
+    _check(len(axes) == len(table.type.dims), "each axis of the table is read somewhere")
+    _check(sorted(-a for a in axes if a < 0) == list(range(1, len(indices) + 1)), "each index is of one axis")
+    _check(all(i.type.shape == step.type.shape for i in indices), "indices have the shape of the step")
+    _check(all(i.type.dtype in INTEGERS for i in indices), "indices are integers")
+    kept = [(d, a) for d, a in zip(table.type.dims, axes, strict=True) if a >= 0]
+    _check(len({a for _, a in kept}) == len(kept), "no two axes of the table become one")
+    _check(all(step.type.dims[a] == d for d, a in kept), "an axis that is not looked up is read whole")
+    looked_up = [d for d, a in zip(table.type.dims, axes, strict=True) if a < 0]
+    _check(set(looked_up) <= {w.below for w in body.indices}, "indices are guarded")
 
 
 def _verify_concat(step: Step, operands: list[TensorType], axis: int) -> None:

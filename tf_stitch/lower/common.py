@@ -24,6 +24,7 @@ from tf_stitch.ir.body import (
     Constant,
     Elementwise,
     Extent,
+    Gather,
     Input,
     Reduce,
     Reshape,
@@ -43,6 +44,7 @@ from tf_stitch.lower.kernel import (
     Kernel,
     Literal,
     Load,
+    LookUp,
     Nest,
     Place,
     Reduced,
@@ -54,7 +56,7 @@ from tf_stitch.lower.kernel import (
 )
 from tf_stitch.lower.names import Names
 from tf_stitch.ops import is_heavy
-from tf_stitch.plan.indexing import Axis, IndexMap
+from tf_stitch.plan.indexing import ZERO, Axis, IndexMap
 from tf_stitch.plan.pieces import memory_strides, pieces_of
 from tf_stitch.plan.plan import Group, StitchPlan
 
@@ -73,7 +75,7 @@ def lower(plan: StitchPlan, name: str) -> Kernel:
     nests = tuple(_Nester(plan, group, buffers).nest() for group in plan.groups)
     outputs = tuple(body.steps[o].type for o in body.outputs)
     bounds = tuple(Bound(small, large, f"{small} is at most {large}") for small, large in body.requires)
-    kernel = Kernel(name, body.inputs, outputs, symbols, guards, buffers.scratch, nests, (), bounds)
+    kernel = Kernel(name, body.inputs, outputs, symbols, guards, buffers.scratch, nests, (), bounds, body.indices)
     return replace(kernel, forwards=forwards(kernel))
 
 
@@ -155,6 +157,7 @@ class _Value:
     level: int
     element: bool
     access: Access | None = None
+    at: tuple[LookUp, ...] = ()
 
 
 class _Nester:
@@ -204,7 +207,6 @@ class _Nester:
 
     def _analyse(self) -> None:
         """Level, row or element, access and name of each instance."""
-        inner = {axis.identity for axis in self.group.inner}
         for number, item in enumerate(self.group.instances):
             step = self.body.steps[item.step]
             if not item.loaded and isinstance(step.op, Broadcast | Reshape | Transpose | Slice):
@@ -220,20 +222,35 @@ class _Nester:
                 home = self.buffers.loaded[item.step]
                 self.name_of.append(self.names.take(home.buffer.name))
                 access = _access(home, item.index_map, self.axes)
-                along = any(
-                    stride != _ZERO
-                    for axis, stride in zip(self.axes, access.strides, strict=True)
-                    if axis.identity in inner
-                )
-                self.values.append(_Value(0, along, access))
+                self.values.append(_Value(0, self._runs_along(access), access))
                 continue
             self.name_of.append(self.names.fresh(step.origin))
             operands = [self.values[o] for o in self.operands[number]]
+            if isinstance(step.op, Gather):
+                access, at = self._looked_up(number, step.op.axes)
+                self.values.append(_Value(0, self._runs_along(access) or any(v.element for v in operands), access, at))
+                continue
             level = max((v.level for v in operands), default=0)
             element = any(v.element for v in operands)
             if isinstance(step.op, Reduce):
                 level, element = level + 1, False
             self.values.append(_Value(level, element))
+
+    def _runs_along(self, access: Access) -> bool:
+        """Whether it varies along the row."""
+        inner = {axis.identity for axis in self.group.inner}
+        return any(s != _ZERO and a.identity in inner for a, s in zip(self.axes, access.strides, strict=True))
+
+    def _looked_up(self, number: int, axes: Sequence[int]) -> tuple[Access, tuple[LookUp, ...]]:
+        """Where a Gather reads its table."""
+        item = self.group.instances[number]
+        table = self.body.steps[item.step].operands[0]
+        home = self.buffers.loaded[table]
+        access = _access(home, tuple(item.index_map[a] if a >= 0 else ZERO for a in axes), self.axes)
+        names = [self.name_of[o] for o in self.operands[number]]
+        dims = self.body.steps[table].type.dims
+        at = (LookUp(names[-1 - a], m, d) for a, m, d in zip(axes, home.strides, dims, strict=True) if a < 0)
+        return access, tuple(at)
 
     def _accesses(self) -> list[Access]:
         return [v.access for v in self.values if v.access is not None]
@@ -278,10 +295,8 @@ class _Nester:
     def _vector_axis_decides(self) -> None:
         """In an element-wise group, what varies along the vector axis is an element and all else is a row's scalar."""
         for value, operands in zip(self.values, self.operands, strict=True):
-            if value.access is not None:
-                value.element = value.access.strides[-1] != _ZERO
-            else:
-                value.element = any(self.values[o].element for o in operands)
+            along = value.access is not None and value.access.strides[-1] != _ZERO
+            value.element = along or any(self.values[o].element for o in operands)
 
     def _classify(self, stores: list[tuple[int, Access]]) -> list[list[tuple[int, Access | None]]]:
         """For each sweep its roots: operands to accumulate (no access) and elements to store."""
@@ -348,7 +363,9 @@ class _Nester:
                 loads.add(instance)
                 continue
             if value.access is not None:
-                if value.access.strides[-1] not in (ONE, _ZERO):
+                if value.access.strides[-1] not in (ONE, _ZERO) or any(
+                    self.values[o].element for o in self.operands[instance]
+                ):
                     return True
                 loads.add(instance)
                 continue
@@ -424,7 +441,7 @@ class _Nester:
         step = self.body.steps[item.step]
         dtype = step.type.dtype
         if value.access is not None:
-            return Load(name, dtype, value.access)
+            return Load(name, dtype, value.access, value.at)
         if instance in self.reductions:
             return Reduced(name, dtype, self.reductions[instance])
         match step.op:

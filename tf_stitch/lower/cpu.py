@@ -40,6 +40,7 @@ from tf_stitch.lower.kernel import (
     Store,
     Sweep,
     runs_down,
+    statements,
 )
 from tf_stitch.lower.nests import longest, row_invariant
 from tf_stitch.plan.target import Target
@@ -129,10 +130,17 @@ def _packed(nest: Nest, target: Target) -> Nest:
     period = nest.inner[-1].coefficient
     whole = (Dim(period), ONE)
     accesses = [s.access for s in nest.sweeps[0].elements if isinstance(s, Load | Store)]
+    looks_up = any(isinstance(s, Load) and s.at for s in statements(nest))
     same = {a for a in accesses if a.strides[0] == Dim(0) and a.strides[1] == ONE}
     rows = nest.sweeps[0].row
     per_row = any(s.access.strides[0] != Dim(0) for s in rows if isinstance(s, Load))
-    if not same or per_row or period > _LONGEST_PACKED or not all(a.strides == whole or a in same for a in accesses):
+    if (
+        looks_up
+        or not same
+        or per_row
+        or period > _LONGEST_PACKED
+        or not all(a.strides == whole or a in same for a in accesses)
+    ):
         return nest
     repeats = {
         access: Repeat(

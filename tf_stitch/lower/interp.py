@@ -28,7 +28,7 @@ from tf_stitch.lower.kernel import (
     Store,
 )
 from tf_stitch.ops import FUNCTIONS, REDUCERS
-from tf_stitch.runtime.reference import GuardFailed
+from tf_stitch.runtime.reference import GuardFailed, check_indices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,6 +97,7 @@ def bind(kernel: Kernel, inputs: Sequence[Array | None]) -> dict[str, int]:
     for bound in kernel.bounds:
         if bound.small.evaluate(symbols) > bound.large.evaluate(symbols):
             raise GuardFailed(bound.text)
+    check_indices(kernel.indices, inputs, symbols)
     return symbols
 
 
@@ -176,8 +177,11 @@ class _Run:
 
     def _execute(self, s: Statement, inner: list[Array]) -> None:
         match s:
-            case Load(name, dtype, access):
-                self._assign(name, dtype, self._memory(access).read(self._offsets(access, inner)))
+            case Load(name, dtype, access, at):
+                *of_row, offsets = self._offsets(access, inner)
+                for a in at:
+                    offsets = offsets + self.values[a.value].astype(np.int64) * a.stride.evaluate(self.symbols)
+                self._assign(name, dtype, self._memory(access).read((*of_row, offsets)))
             case Literal(name, dtype, bits):
                 self._assign(name, dtype, np.reshape(np.frombuffer(bits, dtype.numpy), (1, 1)))
             case ExtentOf(name, dtype, dim):

@@ -16,6 +16,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tf_stitch.ir.body import Within
 from tf_stitch.ir.types import ONE, Dim, DType, TensorType
 
 _ZERO = Dim(0)
@@ -59,10 +60,22 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class LookUp:
+    """`value`, the name of an integer in [0, below), times `stride`."""
+
+    value: str
+    stride: Dim
+    below: Dim
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
+    """at: what is added to where the access is, of a table whose indices are known only when the kernel runs."""
+
     name: str
     dtype: DType
     access: Access
+    at: tuple[LookUp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +230,7 @@ class Kernel:
 
     inputs: one type per StitchOp input, None where the kernel does not read it.
     forwards: (input, output) pairs: the output may be computed into the input's buffer.
+    indices: what must hold of the integers in inputs.
     """
 
     name: str
@@ -228,3 +242,4 @@ class Kernel:
     nests: tuple[Nest, ...]
     forwards: tuple[tuple[int, int], ...]
     bounds: tuple[Bound, ...] = ()
+    indices: tuple[Within, ...] = ()

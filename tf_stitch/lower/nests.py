@@ -28,8 +28,9 @@ def row_invariant(nest: Nest) -> frozenset[str]:
     outer = len(nest.outer)
     for s in nest.sweeps[0].row + nest.sweeps[0].elements:
         match s:
-            case Load(name, _, access) if all(stride == Dim(0) for stride in access.strides[:outer]):
-                found.add(name)
+            case Load(name, _, access, at) if all(stride == Dim(0) for stride in access.strides[:outer]):
+                if found.issuperset(a.value for a in at):
+                    found.add(name)
             case Literal(name) | ExtentOf(name):
                 found.add(name)
             case Compute(name, _, _, operands) if found.issuperset(operands):

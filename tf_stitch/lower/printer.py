@@ -43,6 +43,7 @@ def print_kernel(kernel: Kernel) -> str:
         divided = "" if source.divisor.is_one else f" / {source.divisor}"
         lines.append(f"  {source.symbol} = dim {source.axis} of input {source.input}{divided}")
     lines += [f"  guard: {assumed.text}" for assumed in (*kernel.guards, *kernel.bounds)]
+    lines += [f"  guard: {within}" for within in kernel.indices]
     lines += [f"  scratch {b.name}: {b.dtype.value}, {b.size} elements" for b in kernel.scratch]
     lines += [f"  output {output} may take the buffer of input {source}" for source, output in kernel.forwards]
     for number, nest in enumerate(kernel.nests):
@@ -80,8 +81,9 @@ def _nest(number: int, nest: Nest) -> Iterator[str]:
 
 def _statement(statement: Statement, reductions: Sequence[Reduction]) -> str:
     match statement:
-        case Load(name, dtype, access):
-            return f"{name} = load {_access(access)} : {dtype.value}"
+        case Load(name, dtype, access, at):
+            where = "".join(f" + {a.value}*{a.stride}" for a in at)
+            return f"{name} = load {_access(access)}{where} : {dtype.value}"
         case Literal(name, dtype, bits):
             return f"{name} = {np.frombuffer(bits, dtype.numpy)[0]!s} : {dtype.value}"
         case ExtentOf(name, dtype, dim):

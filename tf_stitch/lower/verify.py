@@ -3,7 +3,7 @@
   - in a sweep, and in `finish`, a name is assigned once, and used only after that;
   - a row's scalars do not vary along the row; only elements are accumulated;
   - a reduction is accumulated in its own sweep, once, and read after it;
-  - every access is inside its buffer;
+  - every access is inside its buffer; an index that is looked up is loaded from an input, under a guard;
   - every element of an output and of scratch is stored once, by as many stores as it takes, and read by later nests
     only;
   - a tile is filled in one sweep and read in later ones, each element where it was stored;
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tf_stitch.ir.types import ONE, DType, product
+from tf_stitch.ir.types import INTEGERS, ONE, DType, product
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.lower.kernel import (
     Accumulate,
@@ -41,6 +41,7 @@ from tf_stitch.plan.verify import check, naming, sampled_symbols
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tf_stitch.ir.body import Within
     from tf_stitch.lower.cpu import Schedule
     from tf_stitch.lower.kernel import Access, Buffer, Kernel, Nest, Statement, Sweep
 
@@ -60,7 +61,7 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
     _verify_order(kernel)
     for number, nest in enumerate(kernel.nests):
         with naming(f"nest {number}"):
-            _verify_nest(nest)
+            _verify_nest(nest, kernel.indices)
     for number, schedule in enumerate(schedules):
         with naming(f"nest {number}"):
             _verify_schedule(kernel.nests[number], schedule)
@@ -137,7 +138,7 @@ def _verify_order(kernel: Kernel) -> None:
             check(buffer in kernel.scratch, f"{buffer.name} is the kernel's scratch")
 
 
-def _verify_nest(nest: Nest) -> None:
+def _verify_nest(nest: Nest, indices: Sequence[Within]) -> None:
     check(len(nest.inner) >= 1, "there is a vector axis")
     check(bool(nest.sweeps), "there is a sweep")
     axes = len(nest.outer) + len(nest.inner)
@@ -146,7 +147,7 @@ def _verify_nest(nest: Nest) -> None:
             check(len(s.access.strides) == axes, f"{s}: a stride for each axis")
     accumulated: dict[int, int] = {}
     for number, sweep in enumerate(nest.sweeps):
-        scope = _Scope(nest, number)
+        scope = _Scope(nest, number, indices)
         for s in sweep.row:
             scope.add(s, is_element=False)
         for s in sweep.elements:
@@ -159,7 +160,7 @@ def _verify_nest(nest: Nest) -> None:
         accumulated == wanted,
         f"reductions are accumulated in their sweeps, {wanted}, and not in {accumulated}",
     )
-    scope = _Scope(nest, len(nest.sweeps))
+    scope = _Scope(nest, len(nest.sweeps), indices)
     for s in nest.finish:
         scope.add(s, is_element=False, may_store=True)
     _verify_tiles(nest)
@@ -168,10 +169,12 @@ def _verify_nest(nest: Nest) -> None:
 class _Scope:
     """The names of one sweep, or of `finish`."""
 
-    def __init__(self, nest: Nest, sweep: int) -> None:
+    def __init__(self, nest: Nest, sweep: int, indices: Sequence[Within]) -> None:
         self.nest = nest
         self.sweep = sweep
+        self.indices = indices
         self.dtypes: dict[str, DType] = {}
+        self.loaded: dict[str, Access] = {}  # from inputs
 
     def add(self, s: Statement, *, is_element: bool, may_store: bool = False) -> None:
         along = s.access.strides[len(self.nest.outer) :] if isinstance(s, Load | Store) else ()
@@ -180,6 +183,7 @@ class _Scope:
             case Load():
                 check(is_element or not varies, f"{s}: a row's scalar does not vary along the row")
                 check(s.dtype is s.access.buffer.dtype, f"{s}: the dtype of its buffer")
+                self._verify_look_ups(s)
             case Literal(_, dtype, bits):
                 check(len(bits) == dtype.size, f"{s}: the bytes of its dtype")
             case ExtentOf():
@@ -204,6 +208,24 @@ class _Scope:
         if isinstance(s, Load | Literal | ExtentOf | Compute | Reduced):
             check(s.name not in self.dtypes, f"{s}: a name is assigned once")
             self.dtypes[s.name] = s.dtype
+
+    def _verify_look_ups(self, s: Load) -> None:
+        for a in s.at:
+            check(s.access.buffer.place is Place.INPUT, f"{s}: a table is an input")
+            check(self._dtype(s, a.value) in INTEGERS, f"{s}: an index is an integer")
+            index = self.loaded.get(a.value)
+            check(index is not None, f"{s}: an index is loaded from an input")
+            assert index is not None
+            steps = [d.coefficient for d in index.strides]
+            first = sum(d.coefficient for d in index.offset)
+            guarded = any(
+                (w.input, w.below) == (index.buffer.index, a.below)
+                and not any(step % w.step for step in (*steps, first - w.first))
+                for w in self.indices
+            )
+            check(guarded, f"{s}: that {a.value} is below {a.below} is guarded")
+        if s.access.buffer.place is Place.INPUT:
+            self.loaded[s.name] = s.access
 
     def _dtype(self, s: Statement, name: str) -> DType:
         check(name in self.dtypes, f"{s}: {name} is used after it is assigned")
@@ -302,7 +324,7 @@ class _Sample:
             return
         for s in statements(nest):
             if isinstance(s, Load | Store):
-                self._verify_bounds(s.access, extents, s)
+                self._verify_bounds(s, extents)
             if isinstance(s, Store) and s.access.buffer.place is Place.TILE and math.prod(extents) <= _LARGEST:
                 size = s.access.buffer.size.evaluate(self.symbols)
                 once = np.array_equal(np.sort(self._offsets(nest, s.access)[0]), np.arange(size))
@@ -315,11 +337,17 @@ class _Sample:
     def _extents(self, nest: Nest) -> list[int]:
         return [d.evaluate(self.symbols) for d in nest.outer + nest.inner]
 
-    def _verify_bounds(self, access: Access, extents: Sequence[int], s: Statement) -> None:
+    def _verify_bounds(self, s: Load | Store, extents: Sequence[int]) -> None:
+        access = s.access
         repeated = access.buffer.place is Place.TILE and access.buffer.size == ONE
         size = math.prod(extents) if repeated else access.buffer.size.evaluate(self.symbols)
         offset = access.offset_at(self.symbols)
         reach = [(e - 1) * d.evaluate(self.symbols) for e, d in zip(extents, access.strides, strict=True)]
+        if isinstance(s, Load):
+            below = [a.below.evaluate(self.symbols) for a in s.at]
+            if 0 in below:  # of no elements: there is no index that the guards let pass
+                return
+            reach += [(b - 1) * a.stride.evaluate(self.symbols) for a, b in zip(s.at, below, strict=True)]
         first = offset + sum(r for r in reach if r < 0)
         last = offset + sum(r for r in reach if r > 0)
         check(first >= 0 and last < size, f"{s}: {first} to {last} of {size} elements")
@@ -397,7 +425,7 @@ class _Sample:
         for position, load in _loads(nest, source):
             read = self._offsets(nest, load.access)
             same_row = np.array_equal(row_of[read], np.broadcast_to(np.arange(len(read))[:, None], read.shape))
-            check(same_row, f"{where}: {load.name} is read by another row")
+            check(same_row and not load.at, f"{where}: {load.name} is read by another row")
             check(position <= sweep, f"{where}: {load.name} is read by a later sweep")
             in_place = np.array_equal(read, overwritten)
             check(position < sweep or in_place, f"{where}: {load.name} is read elsewhere in the same sweep")

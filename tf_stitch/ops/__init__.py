@@ -1,6 +1,6 @@
 """The op table. Importing this package fills it."""
 
-from tf_stitch.ops import composite, elementwise, movement, normalization, reduction
+from tf_stitch.ops import composite, elementwise, gathering, movement, normalization, reduction
 from tf_stitch.ops.opdef import (
     FUNCTIONS,
     OPS,
@@ -28,6 +28,7 @@ __all__ = [
            "ZeroSign",
            "composite",
            "elementwise",
+           "gathering",
            "is_heavy",
            "movement",
            "normalization",

@@ -168,6 +168,7 @@ class OpDef:
     expand: adds steps to a body, returns the step of each output (one, or several in order; None for an
       output that is not produced: a node of which such an output is read cannot be expanded).
     static: operands that are read when the code is generated and are no data (axes, shapes); -1 is the last.
+    outside: operands that have to be complete before the kernel begins: tables and indices.
     samples: for tests: attributes to try, a tuple of dicts.
     dtypes: the dtypes of the node's attribute `T` that TensorFlow has a CPU kernel for and that we expand.
     notes: for the op table in the documentation: limits, and where we differ from TensorFlow.
@@ -177,6 +178,7 @@ class OpDef:
     kind: Kind
     expand: Expansion
     static: tuple[int, ...] = ()
+    outside: tuple[int, ...] = ()
     samples: tuple[dict[str, Any], ...] = field(default=({},))
     dtypes: frozenset[DType] = NUMBERS
     notes: str = ""

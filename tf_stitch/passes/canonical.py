@@ -63,7 +63,12 @@ def canonical_order(body: Body) -> Ordered:
     # An input that no step reads any more is the fallback's alone.
     types = tuple(body.inputs[i] if i in inputs else None for i in order)
     outputs = tuple(place[body.outputs[root]] for root in roots)
-    return Ordered(replace(body, steps=tuple(ordered), inputs=types, outputs=outputs), tuple(order), tuple(roots))
+    indices = sorted(
+        (replace(w, input=inputs[w.input]) for w in body.indices if w.input in inputs),
+        key=lambda w: (w.input, w.first, w.step),
+    )
+    found = replace(body, steps=tuple(ordered), inputs=types, outputs=outputs, indices=tuple(indices))
+    return Ordered(found, tuple(order), tuple(roots))
 
 
 def _digests(body: Body) -> list[bytes]:
@@ -165,4 +170,5 @@ def canonical_symbols(body: Body) -> Body:
         for small, large in body.requires
         if all(s in names for s in small.symbols + large.symbols)
     )
-    return replace(body, steps=steps, inputs=inputs, requires=requires)
+    indices = tuple(replace(w, below=dim_of(w.below)) for w in body.indices)
+    return replace(body, steps=steps, inputs=inputs, requires=requires, indices=indices)

@@ -62,6 +62,9 @@ class Contraction:
         self._into = list(range(count))  # a unit that was joined: what it became part of
         self._after: list[dict[int, bool]] = [{} for _ in range(count)]  # unit -> whether any edge carries data
         self._before: list[dict[int, bool]] = [{} for _ in range(count)]
+        self._apart: list[set[str]] = [
+            set() for _ in range(count)
+        ]  # nodes that must not be in a unit: what it looks up
         self._build_edges(graph)
         self._label: list[int | None] = [None] * count
         self._next: list[int] = [-1] * (count + 1)  # a ring; the last entry is where it is closed
@@ -112,7 +115,7 @@ class Contraction:
         """Makes two units one, which takes the members of both. None where that was done, else why not.
 
         CONTROL_EDGE where a path between them begins or ends with a control edge, CYCLE for any other path; CYCLE
-        also where the search went too far.
+        also where the search went too far, and where one must be complete before the other begins.
         """
         found = self._searched(one, other)
         if isinstance(found, Reason):
@@ -128,7 +131,7 @@ class Contraction:
 
     def _searched(self, one: int, other: int) -> _Between | Reason:
         one_label, other_label = self._label[one], self._label[other]
-        if one_label is None or other_label is None:
+        if one_label is None or other_label is None or self._keep_apart(one, other):
             return Reason.CYCLE
         low, high = (one, other) if one_label < other_label else (other, one)
         ahead: dict[int, int] = {low: low}  # unit -> the one that it was found from
@@ -144,6 +147,11 @@ class Contraction:
                 if met:
                     return self._kind_of_path(low, high, ahead, behind)
         return Reason.CYCLE
+
+    def _keep_apart(self, one: int, other: int) -> bool:
+        """Whether one of two units has a node that the other one looks elements up in."""
+        pairs = ((one, other), (other, one))
+        return any(self.unit(name) == there for mine, there in pairs for name in self._apart[mine])
 
     def _search(
         self, start: int, end: int, edges: list[dict[int, bool]], mine: dict[int, int], theirs: dict[int, int]
@@ -197,6 +205,8 @@ class Contraction:
                     edges[keep][other] = edges[keep].get(other, False) or carries
                     back[other][keep] = back[other].get(keep, False) or carries
             edges[drop] = {}
+        self._apart[keep] |= self._apart[drop]
+        self._apart[drop] = set()
         if len(self.members[keep]) < len(self.members[drop]):
             self.members[keep], self.members[drop] = self.members[drop], self.members[keep]
         self.members[keep].extend(self.members[drop])
@@ -253,6 +263,8 @@ class Contraction:
     def _build_edges(self, graph: Graph) -> None:
         for name, reader in self._unit.items():
             node = graph.nodes[name]
+            outside = OPS[node.op].outside if node.op in OPS else ()
+            self._apart[reader] |= {node.inputs[i].node for i in outside if node.inputs[i].node in self._unit}
             read, waits = _written_in(graph, node)
             for carries, producers in ((True, read), (False, (*node.controls, *waits))):
                 for producer in producers:

@@ -172,7 +172,7 @@ def _renamed(found: Expansion, known: _Precedent, names: Sequence[str], outside:
     new_constant = {old.node: new.node for old, new in new_value.items()}
     steps = tuple(Step(s.op, s.operands, s.type, new_name.get(s.origin, s.origin)) for s in found.body.steps)
     return Expansion(
-        Body(steps, found.body.inputs, found.body.outputs, found.body.requires),
+        replace(found.body, steps=steps),
         tuple(new_value[v] for v in found.inputs),
         tuple(Value(new_name[v.node], v.index) for v in found.outputs),
         tuple(new_constant[c] for c in found.constants),

@@ -55,7 +55,7 @@ def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]
 
 
 def without_passed_on_views(graph: Graph, eligible: Sequence[str], views: frozenset[str]) -> list[str]:
-    """`eligible`, in topological order, less the views that no cluster keeps: those of what stays outside, for what does.
+    """`eligible`, in topological order, less the views that no cluster keeps: of what stays outside, for what does.
 
     Such a view (what a loop hands to its body, say) must not grow into a cluster either: with it inside, the ops that
     read it would wait for the cluster, and the cluster could take in nothing that follows them.

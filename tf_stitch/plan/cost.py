@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reduce, Reshape
+from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Gather, Input, Reduce, Reshape
 from tf_stitch.ir.types import Dim, DType, product
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.indexing import axes_of
@@ -80,8 +80,10 @@ def by_node(body: Body) -> dict[str, Bytes]:
     """`apart`, for each node that moves anything."""
     working = _working(body)
     moved: dict[str, dict[tuple[str, int], None]] = {}
-    for step in body.steps:
-        for operand in step.operands:
+    for index, step in enumerate(body.steps):
+        if isinstance(step.op, Gather):
+            moved.setdefault(step.origin, {})["look up", index] = None
+        for operand in step.elements:
             value = _in_memory(body, operand, step.origin)
             source = body.steps[value]
             crosses = isinstance(source.op, Input) or source.origin != step.origin
@@ -99,9 +101,11 @@ def by_node(body: Body) -> dict[str, Bytes]:
 
 
 def stitched(plan: StitchPlan) -> Bytes:
-    """What the kernel moves: each input once, each output once, and scratch to memory and back."""
+    """What the kernel moves: each input once, or what is looked up in it; each output; scratch to memory and back."""
     body = plan.body
-    inputs = {step.op: size(step.type) for step in body.steps if isinstance(step.op, Input)}
+    read = {operand for step in body.steps for operand in step.elements} | {*body.outputs}
+    inputs = {i: size(s.type) for i, s in enumerate(body.steps) if isinstance(s.op, Input) and i in read}
+    inputs |= {i: size(s.type) for i, s in enumerate(body.steps) if isinstance(s.op, Gather)}
     outputs = [size(body.steps[o].type) for o in body.outputs]
     scratch = [size(body.steps[s].type) for s in plan.scratch]
     return Bytes.of((*inputs.values(), *outputs, *scratch, *scratch))
@@ -150,7 +154,7 @@ def moved_by(plan: StitchPlan, group: Group) -> Bytes:
 
     Over all groups that may be more than `stitched`, where two groups read one value.
     """
-    read = {i.step for i in group.instances if i.loaded}
+    read = {i.step for i in group.instances if i.loaded or isinstance(plan.body.steps[i.step].op, Gather)}
     places = [piece.step for whole in (*plan.body.outputs, *plan.scratch) for piece in pieces_of(plan.body, whole)]
     stored = [step for i in group.stores for step in places if step == group.instances[i].step]
     return Bytes.of(size(plan.body.steps[step].type) for step in (*read, *stored))

@@ -31,6 +31,7 @@ from tf_stitch.ir.body import (
     Constant,
     Elementwise,
     Extent,
+    Gather,
     Input,
     Reduce,
     Reshape,
@@ -196,7 +197,7 @@ def _spaces(body: Body) -> list[int]:
         return index
 
     for index, step in enumerate(body.steps):
-        for operand in step.operands:
+        for operand in step.elements:
             if connects[index] and connects[operand]:
                 parent[root(index)] = root(operand)
     return [root(i) for i in range(len(parent))]
@@ -322,7 +323,7 @@ def _propagate(body: Body, draft: _Draft, elsewhere: set[int]) -> None:
                 if index in elsewhere and index not in draft.stored:
                     draft.loaded.add(index)
                     continue
-                for operand in dict.fromkeys(step.operands):
+                for operand in dict.fromkeys(step.elements):
                     shape = body.steps[operand].type.dims
                     for index_map in wanted:
                         maps.setdefault(operand, []).append(
@@ -373,7 +374,7 @@ def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
     while step not in draft.maps:
         op = body.steps[step].op
         operands = [o for o in body.steps[step].operands if not isinstance(body.steps[o].op, Broadcast | Constant)]
-        if isinstance(op, Input | Constant | Extent | Broadcast | Concat | Reduce) or not operands:
+        if isinstance(op, Input | Constant | Extent | Broadcast | Concat | Gather | Reduce) or not operands:
             return None
         path.append(step)
         mapped = [o for o in operands if o in draft.maps]
@@ -492,7 +493,7 @@ def _freeze(body: Body, draft: _Draft) -> Group:
             loaded = index in draft.loaded or isinstance(step.op, Input)
             operands: list[int] = []
             if not loaded:
-                for operand in step.operands:
+                for operand in step.elements:
                     shape = body.steps[operand].type.dims
                     if isinstance(step.op, Reduce):
                         wanted = draft.maps[operand]

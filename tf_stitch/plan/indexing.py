@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Broadcast, Elementwise, Op, Reshape, Slice, Transpose
+from tf_stitch.ir.body import Broadcast, Elementwise, Gather, Op, Reshape, Slice, Transpose
 from tf_stitch.ir.types import ONE, Dim, Shape
 
 
@@ -128,7 +128,7 @@ def operand_map(
     shape, operand_shape: of the result and of the operand. Reductions are the planner's own matter.
     """
     match op:
-        case Elementwise():
+        case Elementwise() | Gather():  # of a Gather, what its indices are read at
             return index_map
         case Broadcast():
             return tuple(ZERO if d.is_one else i for i, d in zip(index_map, operand_shape, strict=True))

@@ -26,6 +26,7 @@ from tf_stitch.ir.body import (
     Constant,
     Elementwise,
     Extent,
+    Gather,
     Input,
     Reduce,
     Reshape,
@@ -158,7 +159,7 @@ def _verify_group(plan: StitchPlan, number: int) -> None:
         check(not isinstance(step.op, Input | Concat), f"{where}: an input is loaded, and so is a concatenation")
         check(all(0 <= o < position for o in instance.operands), f"{where}: operands come first")
         operands = tuple(group.instances[o].step for o in instance.operands)
-        check(operands == step.operands, f"{where}: instances read what their steps read")
+        check(operands == step.elements, f"{where}: instances read what their steps read")
         if isinstance(step.op, Reduce):
             computed.append(instance.step)
     check(len(set(computed)) == len(computed), "a reduction is computed at one map")
@@ -248,7 +249,7 @@ class _Sample:
         mine, theirs = self._indices(instance.index_map), self._indices(read.index_map)
         shape, extents = self._extents(step.type.dims), self._extents(source.type.dims)
         match step.op:
-            case Elementwise():
+            case Elementwise() | Gather():
                 wanted = mine
             case Broadcast():
                 wanted = tuple(i * (e != 1) for i, e in zip(mine, extents, strict=True))

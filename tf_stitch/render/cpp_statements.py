@@ -12,6 +12,7 @@ from tf_stitch.lower.kernel import (
     ExtentOf,
     Literal,
     Load,
+    LookUp,
     Nest,
     Place,
     Reduced,
@@ -98,8 +99,8 @@ class Scope:
 
     def scalar(self, s: Statement) -> list[str]:
         match s:
-            case Load(name, dtype, access):
-                return self._assign(name, dtype, f"load<1>({self.places[access]})", False)
+            case Load(name, dtype, access, at):
+                return self._assign(name, dtype, f"load<1>({self.places[access]}{self._looked_up(at)})", False)
             case Literal(name, dtype, bits):
                 return self._assign(name, dtype, pack_literal(dtype, bits), False)
             case ExtentOf(name, dtype, extent):
@@ -121,8 +122,8 @@ class Scope:
 
     def vector(self, s: Statement) -> list[str]:
         match s:
-            case Load(name, dtype, access):
-                return self._assign(name, dtype, self._vector_load(access), True)
+            case Load(name, dtype, access, at):
+                return self._assign(name, dtype, self._vector_load(access, at), True)
             case Literal() | ExtentOf() | Reduced():
                 return self.scalar(s)
             case Compute(name, dtype, _, operands):
@@ -137,14 +138,30 @@ class Scope:
     def _wide(self, name: str) -> str:
         return name if name in self.vectors else f"splat<L>({name})"
 
-    def _vector_load(self, access: Access) -> str:
+    def _looked_up(self, at: Sequence[LookUp]) -> str:
+        """What indices that are scalars add to an address."""
+        return "".join(f" + i64({a.value}.v) * {dim(a.stride, 'call.')}" for a in at)
+
+    def _vector_load(self, access: Access, indices: Sequence[LookUp] = ()) -> str:
         stride, at = access.strides[-1], f"{self.places[access]}{self._inner_offset(access)}"
+        at += self._looked_up([i for i in indices if i.value not in self.vectors])
+        if any(i.value in self.vectors for i in indices):
+            places = [self._strided(i) for i in indices if i.value in self.vectors]
+            if stride != _ZERO:
+                step = dim(stride, "call.")
+                places.append(f"iota<i64, L>(n * ({step}), {step})")
+            return f"load_at<L>({at}, {' + '.join(places)}, count)"
         if stride == _ZERO:
             return f"splat<L>(load<1>({at}))"
         if stride == ONE:
             return f"load<L>({at} + n, count)"
         step = dim(stride, "call.")
         return f"load_strided<L>({at} + n * ({step}), {step}, count)"
+
+    def _strided(self, index: LookUp) -> str:
+        """What an index of each lane adds to where the lane reads."""
+        value = index.value if self.dtypes[index.value] is DType.I64 else f"convert<i64>({index.value})"
+        return value if index.stride == ONE else f"{value} * splat<i64, L>({dim(index.stride, 'call.')})"
 
     def _vector_store(self, access: Access, value: str) -> str:
         stride, at = access.strides[-1], f"{self.places[access]}{self._inner_offset(access)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_stitch.lower.kernel import Kernel
-from tf_stitch.render.c_family import dim
+from tf_stitch.render.c_family import STORAGE, dim
 
 
 def shape(kernel: Kernel) -> list[str]:
@@ -24,6 +24,13 @@ def shape(kernel: Kernel) -> list[str]:
         lines.append(f"  if (inputs[{guard.input}].dims[{guard.axis}] != {dim(guard.dim)}) return {number + 2};")
     for number, bound in enumerate(kernel.bounds):
         lines.append(f"  if ({dim(bound.small)} > {dim(bound.large)}) return {number + 2 + len(kernel.guards)};")
+    for number, i in enumerate(kernel.indices):
+        type_ = kernel.inputs[i.input]
+        assert type_ is not None, "indices are read"
+        pointer = f"static_cast<const {STORAGE[type_.dtype]}*>(inputs[{i.input}].data)"
+        arguments = f"{pointer}, {dim(type_.size)}, {i.first}, {i.step}, {dim(i.below)}"
+        failed = number + 2 + len(kernel.guards) + len(kernel.bounds)
+        lines.append(f"  if (!indices_within({arguments})) return {failed};")
     outputs = [d for t in kernel.outputs for d in t.dims]
     lines += [f"  dims[{n}] = {dim(d)};" for n, d in enumerate(outputs)]
     lines += ["  (void)inputs, (void)symbols, (void)dims;", "  return 0;", "}", ""]
@@ -37,6 +44,7 @@ def table(kernel: Kernel, run: str = "run") -> list[str]:
     texts = ['"the inputs have the ranks that were planned for"'] + [
         f'"{g.text}"' for g in (*kernel.guards, *kernel.bounds)
     ]
+    texts += [f'"{within}"' for within in kernel.indices]
     return [
         f"const int ranks[] = {{{ranks}}};",
         f"const int forwards[] = {{{forwards + ', ' if forwards else ''}-1}};",

@@ -22,6 +22,7 @@ from tf_stitch.lower.kernel import (
     ExtentOf,
     Literal,
     Load,
+    LookUp,
     Nest,
     Place,
     Reduced,
@@ -175,8 +176,9 @@ def _numbered(nest: Nest) -> _Numbering:
 
     def statement(s: Statement) -> Statement:
         match s:
-            case Load(of, dtype, access):
-                return Load(name(of), dtype, found.access(access, tiles))
+            case Load(of, dtype, access, at):
+                looked_up = tuple(LookUp(name(a.value), found.dim(a.stride), found.dim(a.below)) for a in at)
+                return Load(name(of), dtype, found.access(access, tiles), looked_up)
             case Store(access, value, dtype):
                 return Store(found.access(access, tiles), name(value), dtype)
             case Compute(of, dtype, function, operands):

@@ -18,6 +18,7 @@ from tf_stitch.ir.body import (
     Constant,
     Elementwise,
     Extent,
+    Gather,
     Input,
     Reduce,
     Reshape,
@@ -30,6 +31,8 @@ from tf_stitch.ops import FUNCTIONS, REDUCERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from tf_stitch.ir.body import Within
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,6 +56,7 @@ def evaluate(body: Body, inputs: Sequence[Array | None], symbols: Mapping[str, i
     for small, large in body.requires:
         if small.evaluate(symbols) > large.evaluate(symbols):
             raise GuardFailed(f"the body requires {small} <= {large}")
+    check_indices(body.indices, inputs, symbols)
     results: list[Array] = []
     with np.errstate(all="ignore"):
         for step in body.steps:
@@ -62,6 +66,20 @@ def evaluate(body: Body, inputs: Sequence[Array | None], symbols: Mapping[str, i
             assert result.dtype == step.type.dtype.numpy, f"{step}: a result of dtype {result.dtype}"
             results.append(result)
     return [results[i] for i in body.outputs]
+
+
+def check_indices(indices: Sequence[Within], inputs: Sequence[Array | None], symbols: Mapping[str, int]) -> None:
+    """Looks at the integers that a body, or its kernel, takes for indices.
+
+    Raises:
+      GuardFailed: where one is out of range.
+    """
+    for within in indices:
+        array = inputs[within.input]
+        assert array is not None, "indices are read"
+        picked = array.ravel()[within.first :: within.step]
+        if picked.size and not (picked.min() >= 0 and picked.max() < within.below.evaluate(symbols)):
+            raise GuardFailed(str(within))
 
 
 def symbols_of(body: Body, inputs: Sequence[Array | None]) -> dict[str, int]:
@@ -108,5 +126,9 @@ def _evaluate(
             return operands[0][np.ix_(*picks)]
         case Concat(axis):
             return np.concatenate(operands, axis)
+        case Gather(axes):
+            table, *indices = operands
+            grid = np.indices(shape, sparse=True)
+            return table[tuple(grid[a] if a >= 0 else indices[-1 - a] for a in axes)] if axes else table
         case Reduce(function, axes):
             return REDUCERS[function].reference(operands[0], axis=axes, keepdims=True)

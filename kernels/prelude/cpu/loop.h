@@ -23,6 +23,10 @@ template <int L, class S>
 STITCH_INLINE auto load(const S* p, All) {
   return load<L>(p);
 }
+template <int L, class S>
+STITCH_INLINE auto load_at(const S* p, Pack<i64, L> at, All) {
+  return load_at<L>(p, at, L);
+}
 template <class S, class T, int L>
 STITCH_INLINE void store(S* p, Pack<T, L> value, All) {
   store(p, value);

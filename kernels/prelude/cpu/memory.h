@@ -3,6 +3,7 @@
 //
 //   load<L>(p)  load<L>(p, count)  load_strided<L>(p, stride)  load_strided<L>(p, stride, count)
 //   store(p, x) store(p, x, count) store_strided(p, stride, x) store_strided(p, stride, x, count)
+//   load_at<L>(p, places, count)
 //
 // f16 and bf16 are computed on as f32, boolean as Mask, everything else as itself.
 #ifndef TF_STITCH_CPU_MEMORY_H_
@@ -364,6 +365,24 @@ STITCH_INLINE void store_strided(S* p, i64 stride, Pack<T, L> x, Count... count)
 template <int L, class... Count>
 STITCH_INLINE void store_strided(boolean* p, i64 stride, Mask<L> x, Count... count) {
   store_strided_pack<boolean, L>(p, stride, as_pack(x), first<L>(count)...);
+}
+
+// Lane i of the first `count` is p[at[i]]; p is not read at the others' places.
+template <int L, class S>
+STITCH_INLINE auto load_at(const S* p, Pack<i64, L> at, i64 count) {
+  i64 places[L];
+  S elements[L] = {};
+  store_pack<i64, L>(places, at);
+  for (i64 i = 0; i < (count < L ? count : L); ++i) elements[i] = p[places[i]];
+  return load<L>(static_cast<const S*>(elements));
+}
+
+// Whether elements first, first + step, ... of the `count` at p are in [0, below).
+template <class T>
+STITCH_INLINE bool indices_within(const T* p, i64 count, i64 first, i64 step, i64 below) {
+  bool within = true;
+  for (i64 i = first; i < count; i += step) within &= u64(i64(p[i])) < u64(below);
+  return within;
 }
 
 // The Mask of the first `count` lanes.
