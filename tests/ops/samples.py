@@ -528,6 +528,32 @@ def _cross_entropy(op: str, dtype: DType) -> Iterator[Sample]:
     yield Sample(op, (np.array(rows).astype(dtype.numpy), np.array(chosen).astype(dtype.numpy)), scale=1.0)
 
 
+def _sparse_cross_entropy(op: str, dtype: DType) -> Iterator[Sample]:
+    for kind in (np.int32, np.int64):
+        for rows, classes in [(3, 7), (1, 1), (67, 5), (2, 130), (0, 4)]:
+            labels = _generator(op, rows).integers(0, classes, rows).astype(kind)
+            yield Sample(op, (draw(dtype, (rows, classes), (-20.0, 20.0)), labels), scale=100.0)
+        rows = [[-np.inf, 1.0], [-np.inf, 1.0], [1e4, 1e4], [np.nan, 0.0], [0.0, -0.0], [np.inf, 0.0]]
+        labels = np.array([0, 1, 1, 1, 0, 1], kind)
+        yield Sample(op, (np.array(rows).astype(dtype.numpy), labels), scale=1.0)
+
+
+def _one_hot(op: str, dtype: DType) -> Iterator[Sample]:
+    on, off = draw(dtype, (), key=1), draw(dtype, (), key=2)
+    if dtype is DType.BOOL:
+        on, off = np.array(True), np.array(False)
+    for attributes in OPS[op].samples:
+        for kind in (np.int32, np.int64):
+            for shape, depth in [((5,), 7), ((2, 3), 67), ((4, 0), 3), ((3, 2), 1), ((2,), 0)]:
+                indices = _generator(op, shape).integers(-1, depth + 1, shape).astype(kind)
+                yield Sample(op, (indices, np.array(depth, np.int32), on, off), attributes)
+
+
+def _range(op: str, dtype: DType) -> Iterator[Sample]:
+    for numbers in [(0, 7, 1), (0, 100, 1), (3, 20, 4), (5, -6, -2), (0, 0, 1)]:
+        yield Sample(op, tuple(np.array(n, dtype.numpy) for n in numbers))
+
+
 def _bias_add_grad(op: str, dtype: DType) -> Iterator[Sample]:
     for attributes in OPS[op].samples:
         first = attributes.get("data_format") == "NCHW"
@@ -636,6 +662,9 @@ TABLE: dict[str, Generate] = {
     "FusedBatchNormGradV3": _batch_norm_grad,
     "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "BiasAddGrad": _bias_add_grad,
+    "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
+    "OneHot": _one_hot,
+    "Range": _range,
     "Gather": _gather,
     "GatherV2": _gather,
     "GatherNd": _gather_nd,

@@ -53,6 +53,11 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class Iota:
+    """0, 1, 2, ... along the only axis; of dtype i32 or i64."""
+
+
+@dataclass(frozen=True, slots=True)
 class Elementwise:
     """`function` (a name in `ops.FUNCTIONS`, or "convert") of each element."""
 
@@ -110,7 +115,8 @@ class Gather:
     axes: tuple[int, ...]
 
 
-Op = Input | Constant | Extent | Elementwise | Broadcast | Reshape | Transpose | Slice | Concat | Reduce | Gather
+Movement = Broadcast | Reshape | Transpose | Slice | Concat
+Op = Input | Constant | Extent | Iota | Elementwise | Movement | Reduce | Gather
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +310,10 @@ class BodyBuilder:
         if dim.is_static:
             return self.constant(dim.coefficient, dtype)
         return self._add(Extent(dim), (), TensorType(dtype, ()))
+
+    def iota(self, dim: Dim, dtype: DType) -> int:
+        """The integers below `dim`, in order."""
+        return self._add(Iota(), (), TensorType(dtype, (self.canonical(dim),)))
 
     def apply(self, function: str, *operands: int) -> int:
         """An elementwise function, with NumPy broadcasting; f16 and bf16 compute in f32 and round.

@@ -12,6 +12,7 @@ from tf_stitch.ir.body import (
     Extent,
     Gather,
     Input,
+    Iota,
     Reduce,
     Reshape,
     Slice,
@@ -42,6 +43,8 @@ def _right_hand(step: Step) -> str:
             return f"constant {step.op.value(step.type.dtype)!s}"  # shortest in its own dtype
         case Extent(dim):
             return f"extent {dim}"
+        case Iota():
+            return "iota"
         case Elementwise(function):
             return f"{function} {operands}"
         case Broadcast():

@@ -12,6 +12,7 @@ from tf_stitch.ir.body import (
     Extent,
     Gather,
     Input,
+    Iota,
     Reduce,
     Reshape,
     Slice,
@@ -93,6 +94,9 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
             _check(not dim.is_static, "an extent that is known is a constant")
             _check(step.type.dtype in NUMBERS, "an extent is a number")
             _check(step.type.dtype.compute is step.type.dtype, "an extent has a compute dtype")
+        case Iota():
+            _check(not operands and len(step.type.dims) == 1, "an iota has one axis")
+            _check(step.type.dtype in INTEGERS, "an iota counts in integers")
         case Elementwise(function):
             _verify_elementwise(step, operands, None if function == "convert" else functions.get(function))
         case Reduce(function, axes):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import (
@@ -26,6 +27,7 @@ from tf_stitch.ir.body import (
     Extent,
     Gather,
     Input,
+    Iota,
     Reduce,
     Reshape,
     Slice,
@@ -40,6 +42,7 @@ from tf_stitch.lower.kernel import (
     Bound,
     Buffer,
     Compute,
+    Coordinate,
     ExtentOf,
     Kernel,
     Literal,
@@ -61,6 +64,7 @@ from tf_stitch.plan.pieces import memory_strides, pieces_of
 from tf_stitch.plan.plan import Group, StitchPlan
 
 _ZERO = Dim(0)
+_Crossing = TypeVar("_Crossing", Access, Coordinate)
 
 
 def lower(plan: StitchPlan, name: str) -> Kernel:
@@ -157,6 +161,7 @@ class _Value:
     level: int
     element: bool
     access: Access | None = None
+    coordinate: Coordinate | None = None
     at: tuple[LookUp, ...] = ()
 
 
@@ -180,7 +185,8 @@ class _Nester:
     def nest(self) -> Nest:
         stores = self._stores()
         self._analyse()
-        split = self._collapse(self._accesses() + [access for _, access in stores])
+        counted = [v.coordinate.strides for v in self.values if v.coordinate is not None]
+        split = self._collapse([a.strides for a in (*self._accesses(), *(access for _, access in stores))] + counted)
         outer, inner = split
         stores = [(self.source[i], self._moved(access)) for i, access in stores]
         levels = self._classify(stores)
@@ -222,13 +228,17 @@ class _Nester:
                 home = self.buffers.loaded[item.step]
                 self.name_of.append(self.names.take(home.buffer.name))
                 access = _access(home, item.index_map, self.axes)
-                self.values.append(_Value(0, self._runs_along(access), access))
+                self.values.append(_Value(0, self._runs_along(access.strides), access))
                 continue
             self.name_of.append(self.names.fresh(step.origin))
             operands = [self.values[o] for o in self.operands[number]]
             if isinstance(step.op, Gather):
                 access, at = self._looked_up(number, step.op.axes)
-                self.values.append(_Value(0, self._runs_along(access) or any(v.element for v in operands), access, at))
+                along = self._runs_along(access.strides) or any(v.element for v in operands)
+                self.values.append(_Value(0, along, access, at=at))
+                continue
+            if isinstance(step.op, Iota):
+                self.values.append(self._counted(number))
                 continue
             level = max((v.level for v in operands), default=0)
             element = any(v.element for v in operands)
@@ -236,10 +246,20 @@ class _Nester:
                 level, element = level + 1, False
             self.values.append(_Value(level, element))
 
-    def _runs_along(self, access: Access) -> bool:
-        """Whether it varies along the row."""
+    def _runs_along(self, strides: Sequence[Dim]) -> bool:
+        """Whether what has these strides varies along the row."""
         inner = {axis.identity for axis in self.group.inner}
-        return any(s != _ZERO and a.identity in inner for a, s in zip(self.axes, access.strides, strict=True))
+        return any(s != _ZERO and a.identity in inner for a, s in zip(self.axes, strides, strict=True))
+
+    def _counted(self, number: int) -> _Value:
+        """An Iota: what its index map says is its value."""
+        item = self.group.instances[number]
+        (index,) = item.index_map
+        along = dict(index.terms)
+        strides = tuple(along.get(axis.identity, _ZERO) for axis in self.axes)
+        dtype = self.body.steps[item.step].type.dtype
+        coordinate = Coordinate(self.name_of[number], dtype, strides, terms_of([Dim(index.offset)]))
+        return _Value(0, self._runs_along(strides), coordinate=coordinate)
 
     def _looked_up(self, number: int, axes: Sequence[int]) -> tuple[Access, tuple[LookUp, ...]]:
         """Where a Gather reads its table."""
@@ -255,7 +275,7 @@ class _Nester:
     def _accesses(self) -> list[Access]:
         return [v.access for v in self.values if v.access is not None]
 
-    def _collapse(self, accesses: list[Access]) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+    def _collapse(self, crossed: Sequence[tuple[Dim, ...]]) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
         """Step 3. Also makes the last axis of an element-wise group its vector axis."""
         extents = [axis.extent for axis in self.axes]
         boundary = len(self.group.outer) if self.group.inner else len(extents)
@@ -264,7 +284,7 @@ class _Nester:
             joined = bool(runs) and position != boundary
             if joined:
                 before = runs[-1][-1]
-                joined = all(a.strides[before] == a.strides[position] * extents[position] for a in accesses)
+                joined = all(strides[before] == strides[position] * extents[position] for strides in crossed)
             if joined:
                 runs[-1].append(position)
             else:
@@ -280,6 +300,8 @@ class _Nester:
         for number, value in enumerate(self.values):
             if value.access is not None and self.source[number] == number:
                 value.access = self._moved(value.access)
+            if value.coordinate is not None and self.source[number] == number:
+                value.coordinate = self._moved(value.coordinate)
         if not self.group.inner:
             self._vector_axis_decides()
         return tuple(self._extent(r) for r in outer_runs), tuple(self._extent(r) for r in inner_runs)
@@ -288,14 +310,16 @@ class _Nester:
         """Of the collapsed axis that a run of axes becomes."""
         return product(self.axes[position].extent for position in run)
 
-    def _moved(self, access: Access) -> Access:
-        """An access over the collapsed axes."""
-        return replace(access, strides=tuple(access.strides[run[-1]] if run else ONE for run in self._runs))
+    def _moved(self, crossing: _Crossing) -> _Crossing:
+        """An access, or a coordinate, over the collapsed axes."""
+        # The strides of a scalar are those of its only element: any.
+        return replace(crossing, strides=tuple(crossing.strides[run[-1]] if run else ONE for run in self._runs))
 
     def _vector_axis_decides(self) -> None:
         """In an element-wise group, what varies along the vector axis is an element and all else is a row's scalar."""
         for value, operands in zip(self.values, self.operands, strict=True):
-            along = value.access is not None and value.access.strides[-1] != _ZERO
+            crossing = value.access or value.coordinate
+            along = crossing is not None and crossing.strides[-1] != _ZERO
             value.element = along or any(self.values[o].element for o in operands)
 
     def _classify(self, stores: list[tuple[int, Access]]) -> list[list[tuple[int, Access | None]]]:
@@ -442,6 +466,8 @@ class _Nester:
         dtype = step.type.dtype
         if value.access is not None:
             return Load(name, dtype, value.access, value.at)
+        if value.coordinate is not None:
+            return value.coordinate
         if instance in self.reductions:
             return Reduced(name, dtype, self.reductions[instance])
         match step.op:

@@ -31,6 +31,7 @@ from tf_stitch.lower.kernel import (
     Access,
     Buffer,
     Compute,
+    Coordinate,
     Kernel,
     Load,
     Nest,
@@ -114,7 +115,9 @@ def _by_columns(nest: Nest, native: int) -> bool:
 def _native(nest: Nest, target: Target) -> int:
     """Lanes of a native vector of the widest type that the nest computes in."""
     statements = [s for sweep in nest.sweeps for s in sweep.elements]
-    widest = max((_register_size(s.dtype) for s in statements if isinstance(s, Load | Compute | Store)), default=4)
+    widest = max(
+        (_register_size(s.dtype) for s in statements if isinstance(s, Load | Coordinate | Compute | Store)), default=4
+    )
     return target.vector_bytes // widest
 
 
@@ -130,12 +133,12 @@ def _packed(nest: Nest, target: Target) -> Nest:
     period = nest.inner[-1].coefficient
     whole = (Dim(period), ONE)
     accesses = [s.access for s in nest.sweeps[0].elements if isinstance(s, Load | Store)]
-    looks_up = any(isinstance(s, Load) and s.at for s in statements(nest))
+    by_place = any(isinstance(s, Coordinate) or (isinstance(s, Load) and s.at) for s in statements(nest))
     same = {a for a in accesses if a.strides[0] == Dim(0) and a.strides[1] == ONE}
     rows = nest.sweeps[0].row
     per_row = any(s.access.strides[0] != Dim(0) for s in rows if isinstance(s, Load))
     if (
-        looks_up
+        by_place
         or not same
         or per_row
         or period > _LONGEST_PACKED

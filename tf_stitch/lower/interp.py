@@ -20,6 +20,7 @@ from tf_stitch.ir.body import converted
 from tf_stitch.lower.kernel import (
     Accumulate,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -186,6 +187,8 @@ class _Run:
                 self._assign(name, dtype, np.reshape(np.frombuffer(bits, dtype.numpy), (1, 1)))
             case ExtentOf(name, dtype, dim):
                 self._assign(name, dtype, np.full((1, 1), dim.evaluate(self.symbols)).astype(dtype.numpy))
+            case Coordinate(name, dtype):
+                self._assign(name, dtype, self._reached(s, inner).astype(dtype.numpy))
             case Compute(name, dtype, "convert", (operand,)):
                 self._assign(name, dtype, converted(self.values[operand], dtype))
             case Compute(name, dtype, function, operands):
@@ -213,12 +216,17 @@ class _Run:
 
     def _offsets(self, access: Access, inner: list[Array]) -> tuple[Array, ...]:
         """Where an access is, for each row and element: an index array for each axis of its memory."""
-        count = inner[0].shape[1] if inner else 1
-        offsets = np.full((self.rows, count), access.offset_at(self.symbols), np.int64)
-        for coordinate, stride in zip(self.outer + inner, access.strides, strict=True):
-            offsets = offsets + coordinate * stride.evaluate(self.symbols)
+        offsets = self._reached(access, inner)
         of_row = np.reshape(np.arange(self.rows), (-1, 1))
         return (of_row, offsets) if access.buffer.place is Place.TILE else (offsets,)
+
+    def _reached(self, s: Access | Coordinate, inner: list[Array]) -> Array:
+        """The sum that an access or a coordinate is, for each row and element."""
+        count = inner[0].shape[1] if inner else 1
+        found = np.full((self.rows, count), sum(term.evaluate(self.symbols) for term in s.offset), np.int64)
+        for coordinate, stride in zip(self.outer + inner, s.strides, strict=True):
+            found = found + coordinate * stride.evaluate(self.symbols)
+        return found
 
     def _filled(self, repeat: Repeat) -> _Memory:
         """A tile as long as a row, of `period` elements again and again."""

@@ -95,6 +95,16 @@ class ExtentOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Coordinate:
+    """The number `sum(offset) + sum(coordinate * stride)`, an integer; strides as those of an Access."""
+
+    name: str
+    dtype: DType
+    strides: tuple[Dim, ...]
+    offset: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Compute:
     """`function` of `operands`; "convert" casts from the operand's dtype to this one."""
 
@@ -126,7 +136,7 @@ class Store:
     dtype: DType
 
 
-Statement = Load | Literal | ExtentOf | Compute | Reduced | Accumulate | Store
+Statement = Load | Literal | ExtentOf | Coordinate | Compute | Reduced | Accumulate | Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from tf_stitch.lower.kernel import (
     Access,
     Buffer,
     Compute,
+    Coordinate,
     ExtentOf,
     Kernel,
     Literal,
@@ -32,6 +33,8 @@ def row_invariant(nest: Nest) -> frozenset[str]:
                 if found.issuperset(a.value for a in at):
                     found.add(name)
             case Literal(name) | ExtentOf(name):
+                found.add(name)
+            case Coordinate(name, _, strides) if all(stride == Dim(0) for stride in strides[:outer]):
                 found.add(name)
             case Compute(name, _, _, operands) if found.issuperset(operands):
                 found.add(name)

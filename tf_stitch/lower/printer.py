@@ -17,6 +17,7 @@ import numpy as np
 from tf_stitch.lower.kernel import (
     Accumulate,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -88,6 +89,9 @@ def _statement(statement: Statement, reductions: Sequence[Reduction]) -> str:
             return f"{name} = {np.frombuffer(bits, dtype.numpy)[0]!s} : {dtype.value}"
         case ExtentOf(name, dtype, dim):
             return f"{name} = extent {dim} : {dtype.value}"
+        case Coordinate(name, dtype, strides, offset):
+            where = "".join(f" + {term}" for term in offset)
+            return f"{name} = coordinate [{', '.join(map(str, strides))}]{where} : {dtype.value}"
         case Compute(name, dtype, function, operands):
             return f"{name} = {function} {' '.join(operands)} : {dtype.value}"
         case Reduced(name, dtype, number):

@@ -25,8 +25,10 @@ import numpy as np
 from tf_stitch.ir.types import INTEGERS, ONE, DType, product
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.lower.kernel import (
+    Access,
     Accumulate,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
     from tf_stitch.ir.body import Within
     from tf_stitch.lower.cpu import Schedule
-    from tf_stitch.lower.kernel import Access, Buffer, Kernel, Nest, Statement, Sweep
+    from tf_stitch.lower.kernel import Buffer, Kernel, Nest, Statement, Sweep
 
     Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -145,6 +147,8 @@ def _verify_nest(nest: Nest, indices: Sequence[Within]) -> None:
     for s in statements(nest):
         if isinstance(s, Load | Store):
             check(len(s.access.strides) == axes, f"{s}: a stride for each axis")
+        if isinstance(s, Coordinate):
+            check(len(s.strides) == axes, f"{s}: a stride for each axis")
     accumulated: dict[int, int] = {}
     for number, sweep in enumerate(nest.sweeps):
         scope = _Scope(nest, number, indices)
@@ -177,7 +181,8 @@ class _Scope:
         self.loaded: dict[str, Access] = {}  # from inputs
 
     def add(self, s: Statement, *, is_element: bool, may_store: bool = False) -> None:
-        along = s.access.strides[len(self.nest.outer) :] if isinstance(s, Load | Store) else ()
+        crossing = s.access if isinstance(s, Load | Store) else s
+        along = crossing.strides[len(self.nest.outer) :] if isinstance(crossing, Access | Coordinate) else ()
         varies = any(stride.coefficient != 0 for stride in along)
         match s:
             case Load():
@@ -188,6 +193,9 @@ class _Scope:
                 check(len(bits) == dtype.size, f"{s}: the bytes of its dtype")
             case ExtentOf():
                 pass
+            case Coordinate(_, dtype):
+                check(is_element or not varies, f"{s}: a row's scalar does not vary along the row")
+                check(dtype in INTEGERS, f"{s}: an integer")
             case Compute():
                 self._verify_compute(s)
             case Reduced(_, dtype, number):
@@ -205,7 +213,7 @@ class _Scope:
                 check(is_element or may_store, f"{s}: the head of a sweep stores nothing")
                 check(is_element or not varies, f"{s}: a row's scalar is stored once a row")
                 check(self._dtype(s, value) is dtype is access.buffer.dtype, f"{s}: the dtype of its buffer")
-        if isinstance(s, Load | Literal | ExtentOf | Compute | Reduced):
+        if isinstance(s, Load | Literal | ExtentOf | Coordinate | Compute | Reduced):
             check(s.name not in self.dtypes, f"{s}: a name is assigned once")
             self.dtypes[s.name] = s.dtype
 

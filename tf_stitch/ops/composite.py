@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tf_stitch.ir.types import FLOATS, NUMBERS, ONE
-from tf_stitch.ops.opdef import Kind, OpDef, Operands, define_op, with_halves
+from tf_stitch.ir.types import ALL, FLOATS, NUMBERS, ONE
+from tf_stitch.ops.opdef import Kind, OpDef, Operands, axis_of, define_op, with_halves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +87,39 @@ def _cross_entropy(b: BodyBuilder, x: Operands) -> Sequence[int]:
     return [b.convert(b.reduce("sum", losses, (1,)), b.dtype(x[0])), b.convert(gradient, b.dtype(x[0]))]
 
 
+def _sparse_cross_entropy(b: BodyBuilder, x: Operands) -> Sequence[int]:
+    """As `_cross_entropy`, each label the number of a class; what is off the label counts as 0, NaN or not."""
+    logits = b.shape(x[0])
+    if len(logits) != 2 or len(b.shape(x[1])) != 1:
+        raise x.unsupported("logits that are no matrix, or labels that are no vector")
+    rows, classes = logits
+    b.require(ONE, classes, "SparseSoftmaxCrossEntropyWithLogits of no classes, which raises")
+    b.require_indices(x[1], classes)
+    shifted = _shifted(b, x)
+    dtype = b.dtype(shifted)
+    zero, one = (b.constant(number, dtype) for number in (0, 1))
+    exponentials = b.apply("exp", shifted)
+    total = b.reduce("sum", exponentials, (1,), keep_dims=True)
+    chosen = b.apply("equal", b.reshape(x[1], (rows, ONE)), b.iota(classes, b.dtype(x[1])))
+    losses = b.apply("select", chosen, b.apply("sub", b.apply("log", total), shifted), zero)
+    labels = b.apply("select", chosen, one, zero)
+    gradient = b.apply("sub", b.apply("div", exponentials, total), labels)
+    return [b.convert(b.reduce("sum", losses, (1,)), b.dtype(x[0])), b.convert(gradient, b.dtype(x[0]))]
+
+
+def _one_hot(b: BodyBuilder, x: Operands) -> int:
+    """`on` where an index is the place along the new axis, `off` elsewhere: all along it, if there is no such place."""
+    shape = b.shape(x[0])
+    (depth,) = x.dims(1)
+    if depth.coefficient < 0:
+        raise x.unsupported("a negative depth")
+    axis = axis_of(int(x.attribute("axis", -1)), len(shape) + 1, "OneHot")
+    along = tuple(ONE for _ in shape[axis:])
+    places = b.reshape(b.iota(depth, b.dtype(x[0])), (depth, *along))
+    chosen = b.apply("equal", b.reshape(x[0], (*shape[:axis], ONE, *shape[axis:])), places)
+    return b.apply("select", chosen, x[2], x[3])
+
+
 def _bias_add_grad(b: BodyBuilder, x: Operands) -> int:
     if len(b.shape(x[0])) < (3 if channels_first(x) else 2):
         raise x.unsupported("a tensor of too low a rank")
@@ -101,6 +134,15 @@ define_op(
     OpDef(("Softmax",), Kind.COMPOSITE, _softmax, dtypes=with_halves(FLOATS), notes=_ONCE),
     OpDef(("LogSoftmax",), Kind.COMPOSITE, _log_softmax, dtypes=with_halves(FLOATS), notes=_ONCE),
     OpDef(("SoftmaxCrossEntropyWithLogits",), Kind.COMPOSITE, _cross_entropy, dtypes=with_halves(FLOATS), notes=_ONCE),
+    OpDef(
+        ("SparseSoftmaxCrossEntropyWithLogits",),
+        Kind.COMPOSITE,
+        _sparse_cross_entropy,
+        outside=(1,),
+        dtypes=with_halves(FLOATS),
+        notes=f"{_ONCE}; the labels come from outside of the kernel",
+    ),
+    OpDef(("OneHot",), Kind.COMPOSITE, _one_hot, (1,), samples=tuple({"axis": a} for a in (-1, 0, 1)), dtypes=ALL),
     OpDef(
         ("BiasAddGrad",),
         Kind.COMPOSITE,

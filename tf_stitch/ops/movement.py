@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tf_stitch.errors import Reason
-from tf_stitch.ir.types import ALL, ONE, Dim, product
+from tf_stitch.ir.types import ALL, INTEGERS, ONE, Dim, product
 from tf_stitch.ops.opdef import Kind, OpDef, Operands, axis_of, define_op, same_shape
 from tf_stitch.ops.slicing import Index, New, Span, Whole, entries_of, span_of
 
@@ -86,6 +86,23 @@ def _tile(b: BodyBuilder, x: Operands) -> int:
     if not all(d.is_one or m.is_one for d, m in zip(shape, multiples, strict=True)):
         raise x.unsupported("repeats more than dims of 1")
     return b.broadcast(x[0], tuple(m if d.is_one else d for d, m in zip(shape, multiples, strict=True)))
+
+
+def _range(b: BodyBuilder, x: Operands) -> int:
+    """Integers: 0, 1, ... up to a dim, or numbers that are all known."""
+    dtype = next((d for d in INTEGERS if d.numpy == x.static(2).dtype), None)
+    if dtype is None:
+        raise x.unsupported("floats", Reason.DTYPE)
+    (start,), (limit,), (delta,) = (x.dims(i) for i in range(3))
+    if (start, delta) == (Dim(0), ONE) and limit.coefficient >= 0:
+        return b.iota(limit, dtype)
+    if not (start.is_static and limit.is_static and delta.is_static and delta.coefficient):
+        raise x.unsupported("numbers that are not known", Reason.UNKNOWN_DIM)
+    count = len(range(start.coefficient, limit.coefficient, delta.coefficient))
+    if (limit.coefficient - start.coefficient) * delta.coefficient < 0:
+        raise x.unsupported("a range that leads away from its end")
+    scaled = b.apply("mul", b.iota(Dim(count), dtype), b.constant(delta.coefficient, dtype))
+    return b.apply("add", scaled, b.constant(start.coefficient, dtype))
 
 
 # -- slices ------------------------------------------------------------------------------------------------
@@ -285,6 +302,16 @@ _movement("ExpandDims", _expand_dims, (1,))
 _movement("Transpose", _transpose, (1,))
 _movement("BroadcastTo", _broadcast_to, (1,))
 _movement("Fill", _fill, (0,))
+define_op(
+    OpDef(
+        ("Range",),
+        Kind.MOVEMENT,
+        _range,
+        static=(0, 1, 2),
+        dtypes=INTEGERS,
+        notes="from 0 up to a dim, or of numbers that are known",
+    )
+)
 _movement("Tile", _tile, (1,), "only where it repeats dims of 1")
 _movement("StridedSlice", _strided_slice, (1, 2, 3), "all masks; `[a:b]` of an unknown dim under a guard")
 _movement("Slice", _slice, (1, 2))

@@ -33,6 +33,7 @@ from tf_stitch.ir.body import (
     Extent,
     Gather,
     Input,
+    Iota,
     Reduce,
     Reshape,
     Slice,
@@ -302,7 +303,7 @@ def _propagate(body: Body, draft: _Draft, elsewhere: set[int]) -> None:
         wanted = list(dict.fromkeys(maps[index]))
         maps[index] = wanted
         match step.op:
-            case Input() | Constant() | Extent():
+            case Input() | Constant() | Extent() | Iota():
                 continue
             case Reduce(_, axes):
                 if index in elsewhere:
@@ -374,7 +375,7 @@ def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
     while step not in draft.maps:
         op = body.steps[step].op
         operands = [o for o in body.steps[step].operands if not isinstance(body.steps[o].op, Broadcast | Constant)]
-        if isinstance(op, Input | Constant | Extent | Broadcast | Concat | Gather | Reduce) or not operands:
+        if isinstance(op, Broadcast | Concat | Gather | Reduce) or not operands:
             return None
         path.append(step)
         mapped = [o for o in operands if o in draft.maps]

@@ -28,6 +28,7 @@ from tf_stitch.ir.body import (
     Extent,
     Gather,
     Input,
+    Iota,
     Reduce,
     Reshape,
     Slice,
@@ -266,7 +267,7 @@ class _Sample:
             case Reduce(_, axes):
                 self._verify_reduced(axes, mine, theirs, extents, where)
                 return
-            case Input() | Constant() | Extent() | Concat():
+            case Input() | Constant() | Extent() | Iota() | Concat():
                 raise BrokenInvariant(f"{where}: it reads nothing")
         for axis, (have, want) in enumerate(zip(theirs, wanted, strict=True)):
             check(np.array_equal(have, want), f"{where}: axis {axis} of its operand is read elsewhere")

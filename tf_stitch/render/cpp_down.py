@@ -18,14 +18,14 @@ before as well (`lower.joining`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tf_stitch.ir.types import Dim
 from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
-    Access,
     Accumulate,
+    Coordinate,
     Load,
     Nest,
     Reduced,
@@ -329,12 +329,15 @@ def _turned(nest: Nest) -> Nest:
     """The nest with its last outer axis as the vector axis, behind the axes that are reduced."""
     last = len(nest.outer) - 1
 
-    def turned(access: Access) -> Access:
-        strides = access.strides
-        return replace(access, strides=(*strides[:last], *strides[last + 1 :], strides[last]))
+    def turned(strides: Sequence[Dim]) -> tuple[Dim, ...]:
+        return (*strides[:last], *strides[last + 1 :], strides[last])
 
     def of(s: Statement) -> Statement:
-        return replace(s, access=turned(s.access)) if isinstance(s, Load | Store) else s
+        if isinstance(s, Coordinate):
+            return replace(s, strides=turned(s.strides))
+        return (
+            replace(s, access=replace(s.access, strides=turned(s.access.strides))) if isinstance(s, Load | Store) else s
+        )
 
     sweeps = tuple(Sweep(tuple(map(of, sweep.row)), tuple(map(of, sweep.elements))) for sweep in nest.sweeps)
     inner: tuple[Dim, ...] = (*nest.inner, nest.outer[-1])

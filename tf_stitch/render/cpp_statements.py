@@ -9,6 +9,7 @@ from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -69,7 +70,7 @@ class Scope:
             lines.append(f"{const}{STORAGE[access.buffer.dtype]}* {name} = {base}{offset};")
         return lines
 
-    def _row_offset(self, access: Access) -> str:
+    def _row_offset(self, access: Access | Coordinate) -> str:
         outer = self.nest.outer
         parts: list[str] = []
         for axis, stride in enumerate(access.strides[: len(outer)]):
@@ -80,7 +81,7 @@ class Scope:
         parts += [dim(term, "call.") for term in access.offset]
         return "".join(f" + {p}" for p in parts)
 
-    def _inner_offset(self, access: Access) -> str:
+    def _inner_offset(self, access: Access | Coordinate) -> str:
         """The part of an address that the loops over the inner axes before the last add."""
         first = len(self.nest.outer)
         parts: list[str] = []
@@ -106,6 +107,9 @@ class Scope:
             case ExtentOf(name, dtype, extent):
                 type_ = register(dtype)
                 return self._assign(name, dtype, f"splat<{type_}, 1>({type_}({dim(extent, 'call.')}))", False)
+            case Coordinate(name, dtype):
+                type_ = register(dtype)
+                return self._assign(name, dtype, f"splat<{type_}, 1>({type_}(0{self._row_offset(s)}))", False)
             case Compute(name, dtype, _, operands):
                 value = expression(s, list(operands), [self.dtypes[o] for o in operands])
                 return self._assign(name, dtype, value, False)
@@ -126,6 +130,8 @@ class Scope:
                 return self._assign(name, dtype, self._vector_load(access, at), True)
             case Literal() | ExtentOf() | Reduced():
                 return self.scalar(s)
+            case Coordinate(name, dtype):
+                return self._assign(name, dtype, self._coordinates(s), True)
             case Compute(name, dtype, _, operands):
                 wide = [self._wide(o) for o in operands]
                 value = expression(s, wide, [self.dtypes[o] for o in operands])
@@ -157,6 +163,12 @@ class Scope:
             return f"load<L>({at} + n, count)"
         step = dim(stride, "call.")
         return f"load_strided<L>({at} + n * ({step}), {step}, count)"
+
+    def _coordinates(self, s: Coordinate) -> str:
+        """The number of each lane."""
+        type_, step = register(s.dtype), dim(s.strides[-1], "call.")
+        first = f"0{self._row_offset(s)}{self._inner_offset(s)} + n * {step}"
+        return f"iota<{type_}, L>({type_}({first}), {type_}({step}))"
 
     def _strided(self, index: LookUp) -> str:
         """What an index of each lane adds to where the lane reads."""

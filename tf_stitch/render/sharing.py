@@ -19,6 +19,7 @@ from tf_stitch.lower.kernel import (
     Accumulate,
     Buffer,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -185,6 +186,8 @@ def _numbered(nest: Nest) -> _Numbering:
                 return Compute(name(of), dtype, function, tuple(map(name, operands)))
             case ExtentOf(of, dtype, dim):
                 return ExtentOf(name(of), dtype, found.dim(dim))
+            case Coordinate(of, dtype, strides, offset):
+                return Coordinate(name(of), dtype, tuple(map(found.dim, strides)), tuple(map(found.dim, offset)))
             case Accumulate(reduction, value):
                 return Accumulate(reduction, name(value))
             case Literal() | Reduced():

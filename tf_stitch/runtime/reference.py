@@ -20,6 +20,7 @@ from tf_stitch.ir.body import (
     Extent,
     Gather,
     Input,
+    Iota,
     Reduce,
     Reshape,
     Slice,
@@ -111,6 +112,8 @@ def _evaluate(
             return step.op.value(step.type.dtype)
         case Extent(dim):
             return np.asarray(dim.evaluate(symbols)).astype(step.type.dtype.numpy)
+        case Iota():
+            return np.arange(shape[0], dtype=step.type.dtype.numpy)
         case Elementwise("convert"):
             return converted(operands[0], step.type.dtype)
         case Elementwise(function):
