@@ -150,7 +150,7 @@ def _stitchable(graph: Graph, config: Config) -> dict[str, Expansion | None]:
     read = values_read(graph)
     found: dict[str, Expansion | None] = {}
     for name, node in graph.nodes.items():
-        nobody_else = Precedents(graph, lambda _: 1)  # under the node's own names
+        nobody_else = Precedents(graph, plan_groups)  # under the node's own names
         examined = legality.examine(graph, node, read[name], config, nobody_else)
         found[name] = None if isinstance(examined, Rejection) or not examined.outputs else examined
     return found

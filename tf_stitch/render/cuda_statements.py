@@ -11,6 +11,7 @@ from tf_stitch.lower.kernel import (
     Accumulate,
     Buffer,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -55,6 +56,7 @@ class Scope:
         self.schedule = schedule
         self.constant = constant
         self.dtypes: dict[str, DType] = {}
+        self.outer: Sequence[str] = ()  # the coordinates of the outer axes
         self.known: set[str] = set()  # a row's scalars that are declared
         self.pointers: dict[tuple[Buffer, tuple[Dim, ...], tuple[Dim, ...]], str] = {}
         self.elements: dict[str, str] = {}  # a name of the current step, and how it is written
@@ -63,6 +65,7 @@ class Scope:
 
     def point(self, statements: Sequence[Statement], coordinates: Sequence[str]) -> list[str]:
         """A pointer for each access, moved on to the row; `coordinates` are those of the outer axes."""
+        self.outer = coordinates
         lines: list[str] = []
         for s in statements:
             if not isinstance(s, Load | Store) or s.access.buffer.place is Place.TILE:
@@ -124,7 +127,7 @@ class Scope:
     def _first(self) -> list[str]:
         return ["0"] * len(self.nest.inner)
 
-    def _scalar(self, s: Load | Literal | ExtentOf | Compute | Reduced) -> list[str]:
+    def _scalar(self, s: Load | Literal | ExtentOf | Coordinate | Compute | Reduced) -> list[str]:
         self.dtypes[s.name] = s.dtype
         match s:
             case Load(_, _, access):
@@ -133,6 +136,8 @@ class Scope:
                 value = literal(dtype, bits)
             case ExtentOf(_, dtype, extent):
                 value = f"{register(dtype)}({dim(extent)})"
+            case Coordinate():
+                value = self._number(s, self._first())
             case Compute():
                 value = self._expression(s)
             case Reduced(name, _, number):
@@ -141,6 +146,11 @@ class Scope:
                     return []
                 value = reduction.name
         return [f"const {register(s.dtype)} {s.name} = {value};"]
+
+    def _number(self, s: Coordinate, inner: Sequence[str]) -> str:
+        """What a Coordinate is at these coordinates of the inner axes."""
+        parts = [_times(c, d) for c, d in zip([*self.outer, *inner], s.strides, strict=True) if d != _ZERO and c != "0"]
+        return f"{register(s.dtype)}({' + '.join([*parts, *map(dim, s.offset)]) or '0'})"
 
     def _place(self, access: Access) -> str:
         return self.pointers[self._key(access)]
@@ -171,6 +181,10 @@ class Scope:
                     before += self._element_load(name, access, inner, linear, turn, body)
                 case Literal() | ExtentOf() | Reduced():
                     before += self.scalars([s])
+                case Coordinate(name, dtype):
+                    self.dtypes[name] = dtype
+                    along = [*inner[:-1], f"({inner[-1]} + v)"] if vector > 1 else inner
+                    body.append(f"const {register(dtype)} {name} = {self._number(s, along)};")
                 case Compute(name, dtype):
                     self.dtypes[name] = dtype
                     body.append(f"const {register(dtype)} {name} = {self._expression(s)};")
