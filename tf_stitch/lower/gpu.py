@@ -383,10 +383,11 @@ def pieces(nest: Nest, s: GpuSchedule) -> Formula:
 # -- stages ----------------------------------------------------------------------------------------------------
 
 
-def _stages(number: int, nest: Nest, s: GpuSchedule) -> list[Stage]:
+def _stages(number: int, nest: Nest, s: GpuSchedule) -> list[list[Stage]]:
+    """Of a nest; those that the grid need not wait between together."""
     units = units_of(nest, s)
     if s.mapping is Mapping.ELEMENTS:
-        return [Stage(number, units, (RunSweep(0),))]
+        return [[Stage(number, units, (RunSweep(0),))]]
     if s.split:
         return _split_stages(number, nest, s, units)
     body: list[Step] = []
@@ -394,7 +395,7 @@ def _stages(number: int, nest: Nest, s: GpuSchedule) -> list[Stage]:
         body += _whole(nest, s, sweep)
     if nest.finish:
         body.append(RunFinish())
-    return [Stage(number, units, tuple(body))]
+    return [[Stage(number, units, tuple(body))]]
 
 
 def units_of(nest: Nest, s: GpuSchedule) -> Formula:
@@ -444,19 +445,23 @@ def _of_pieces(s: GpuSchedule, reductions: Sequence[int]) -> list[Step]:
     return [FoldKept(r) for r in reductions]
 
 
-def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> list[Stage]:
-    stages: list[Stage] = []
+def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> list[list[Stage]]:
+    stages: list[list[Stage]] = []
     for sweep in range(len(nest.sweeps)):
         mine = _of(nest, sweep)
         needed = _read_in(nest, sweep)
         body: list[Step] = [*map(Combine, needed), *_of_pieces(s, needed), RunSweep(sweep)]
         body += [*map(Deposit, mine), *map(Collect, mine), *map(Publish, mine)]
-        stages.append(Stage(number, units, tuple(body)))
+        stages.append([Stage(number, units, tuple(body))])
     if nest.finish:
         needed = _read_in(nest, len(nest.sweeps))
         rows = _groups(nest, s.lanes) if s.down else product(nest.outer)
         body = [*map(Combine, needed), *_of_pieces(s, needed), RunFinish()]
-        stages.append(Stage(number, rows, tuple(body)))
+        finish = Stage(number, rows, tuple(body))
+        if _of(nest, len(nest.sweeps) - 1):
+            stages.append([finish])
+        else:
+            stages[-1].append(finish)
     return stages
 
 

@@ -222,11 +222,14 @@ def _barred(nest: int, body: tuple[Step, ...], state: SharedState) -> tuple[Step
 # -- stages in order -------------------------------------------------------------------------------------------
 
 
-def in_phases(nests: Sequence[Nest], stages: Sequence[Sequence[Stage]], sources: Mapping[int, set[int]]) -> list[Part]:
+def in_phases(
+    nests: Sequence[Nest], stages: Sequence[Sequence[Sequence[Stage]]], sources: Mapping[int, set[int]]
+) -> list[Part]:
     """All stages, each as early as it may run; a barrier of the grid between those that wait and those waited for.
 
-    stages: of each nest. A stage waits for the one before of its nest; the first for the last of every earlier nest
-    that stores what this one reads, reads what it stores, or stores what it does. `sources`: `nests.sources_of`.
+    stages: of each nest; those that do not wait for each other together. A stage waits for the one before of its nest;
+    the first for the last of every earlier nest that stores what this one reads, reads what it stores, or stores what
+    it does. sources: `nests.sources_of`.
     """
     phase_of: list[int] = []  # of each nest's last stage
     phases: list[list[Stage]] = []
@@ -237,10 +240,10 @@ def in_phases(nests: Sequence[Nest], stages: Sequence[Sequence[Stage]], sources:
         for (earlier_stores, earlier_reads), phase in zip(touched, phase_of, strict=True):
             if earlier_stores & reads or earlier_reads & stores:
                 first = max(first, phase + 1)
-        for offset, stage in enumerate(its_stages):
+        for offset, together in enumerate(its_stages):
             while len(phases) <= first + offset:
                 phases.append([])
-            phases[first + offset].append(stage)
+            phases[first + offset] += together
         phase_of.append(first + len(its_stages) - 1)
         touched.append((stores, reads))
     parts: list[Part] = []

@@ -34,7 +34,7 @@ from tf_stitch.lower.gpu_steps import (
     Step,
     flat,
 )
-from tf_stitch.lower.kernel import Nest, Reduction, Statement
+from tf_stitch.lower.kernel import Load, Nest, Reduction, Statement, Store
 from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.ops import REDUCERS
 from tf_stitch.plan.gpu_target import WARP
@@ -271,11 +271,11 @@ class StagePrinter:
                 type_ = type_ if s.vector == 1 else f"Pack<{type_}, {s.vector}>"
                 lines.append(f"{type_} {tile.name}{f'[{s.steps}]' if s.steps > 1 else ''};")
         elif s.home is Home.SCRATCH and self._has_sweep():
-            number = self.stage.nest
+            used = {s.access.buffer for step in flat(self.stage.body) for s in _accesses(self._statements(step))}
+            row = f" + row * {self._cast(self.length)}" if self.nest.outer else ""
             for place in tiles_in_place(self.nest):
-                base = tiles_name(number, place[0])
-                row = f" + row * {self._cast(self.length)}" if self.nest.outer else ""
-                lines += [f"{STORAGE[t.dtype]}* {t.name} = {base}{row};" for t in place]
+                base = tiles_name(self.stage.nest, place[0])
+                lines += [f"{STORAGE[t.dtype]}* {t.name} = {base}{row};" for t in place if t in used]
         return lines
 
     # .. steps ..................................................................................................
@@ -454,6 +454,10 @@ class StagePrinter:
             *indented(_guard(guard, step)),
             "}",
         ]
+
+
+def _accesses(statements: Sequence[Statement]) -> list[Load | Store]:
+    return [s for s in statements if isinstance(s, Load | Store)]
 
 
 def _guard(condition: str, lines: list[str]) -> list[str]:
