@@ -247,6 +247,8 @@ class Scope:
             body.append(f"store({address}, {value});")
             return
         pack = f"{buffer.name}_pack" if in_tile else f"{self._place(access).removesuffix('_at')}_pack"
+        while any(line.endswith(f" {pack};") for line in before):  # a nest may store two pieces of one output
+            pack += "_"
         before.append(f"Pack<{register(buffer.dtype)}, {vector}> {pack};")
         body.append(f"{pack}.v[v] = {value};")
         after.append(f"store({address}, {pack});")
