@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 from tests.ops.agreement import operand_dtype
+from tests.ops.samples import special
 from tf_stitch.ir.types import DType
 from tf_stitch.ops import FUNCTIONS, Function
-from tf_stitch.render.c_family import STORAGE, register
+from tf_stitch.render.c_family import STORAGE, literal, register
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 FLAGS = "-std=c++20 -O2 -ffp-contract=off -fno-strict-aliasing -Wall -Wextra -Werror -DTF_STITCH_EMULATOR -fPIC -shared"
@@ -67,11 +68,21 @@ def of_cast(source: DType, target: DType, on_device: bool) -> str:
     return (thread if on_device else loop)(name, [STORAGE[source]], STORAGE[target], value)
 
 
+def of_literals(dtype: DType, on_device: bool) -> str:
+    """The values that go wrong, each printed as a literal: element n is the n-th."""
+    stores = "".join(
+        f"  store(out + {n}, {literal(dtype, value.tobytes())});\n" for n, value in enumerate(special(dtype))
+    )
+    kind = "__global__ " if on_device else ""
+    return f'extern "C" {kind}void literals_{dtype.value}({STORAGE[dtype]}* out) {{\n{stores}}}\n'
+
+
 @cache
 def table(on_device: bool) -> str:
     """One source with all of it."""
     casts = [of_cast(s, t, on_device) for s in STORAGE for t in STORAGE]
-    return "".join([BEGIN, *(of_function(*case, on_device) for case in CASES), *casts, END])
+    literals = [of_literals(d, on_device) for d in STORAGE]
+    return "".join([BEGIN, *(of_function(*case, on_device) for case in CASES), *casts, *literals, END])
 
 
 @cache

@@ -85,6 +85,17 @@ def test_cast(source: DType, target: DType) -> None:
     np.testing.assert_array_equal(found.view(bits), wanted.view(bits))
 
 
+@pytest.mark.parametrize("dtype", STORAGE, **NAMED)
+def test_literals(dtype: DType) -> None:
+    """What the printer spells out arrives to the bit: infinities, NaN, -0, the least integer."""
+    wanted = special(dtype)
+    found = np.empty_like(wanted)
+    getattr(built(table(False)), f"literals_{dtype.value}")(found.ctypes)
+    nan = np.isnan(wanted.astype(np.float64))
+    assert np.isnan(found[nan].astype(np.float64)).all()
+    assert found[~nan].tobytes() == wanted[~nan].tobytes()
+
+
 def of_reducers() -> str:
     lines = [BEGIN]
     for reducer, dtype in REDUCER_CASES:
