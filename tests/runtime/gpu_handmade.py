@@ -67,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) layer_norm_block(
   }
 }
 }  // namespace stitch
+using namespace stitch;
 """
 
 
@@ -153,6 +154,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) normalized(const f32* x, f3
   for (i64 i = blockIdx.x * 128 + threadIdx.x; i < N; i += gridDim.x * 128) y[i] = x[i] / norm;
 }
 }  // namespace stitch
+using namespace stitch;
 """
 
 

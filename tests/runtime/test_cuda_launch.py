@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolchain.test_cuda import StitchGpuKernel, StitchLaunch
+from tests.runtime.gpu_abi import StitchGpuKernel, StitchLaunch
 from tf_stitch.runtime import paths
 
 HERE = Path(__file__).parent

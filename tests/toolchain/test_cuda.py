@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime import gpu_handmade
+from tests.runtime.gpu_abi import StitchGpuKernel, StitchLaunch
 from tests.toolchain.conftest import LEAST, needs_compiler
 from tf_stitch.errors import BuildError, EnvironmentProblem
 from tf_stitch.lower.gpu_launch import evaluate
@@ -200,27 +201,6 @@ def test_an_architecture_without_a_compiler_is_refused(cache: KernelCache, monke
 # ---- the library
 
 
-class StitchModule(ctypes.Structure):
-    _fields_ = (
-        ("arch", ctypes.c_int),
-        ("is_ptx", ctypes.c_int),
-        ("image", ctypes.c_void_p),
-        ("bytes", ctypes.c_longlong),
-        ("parameters", ctypes.c_int),
-        ("parameter", ctypes.POINTER(ctypes.c_int * 2)),
-        ("launch", ctypes.c_void_p),
-    )
-
-
-class StitchGpuKernel(ctypes.Structure):
-    _fields_ = (
-        ("abi", ctypes.c_int),
-        ("alignment", ctypes.c_int),
-        ("modules", ctypes.c_int),
-        ("module", ctypes.POINTER(StitchModule)),
-    )
-
-
 def test_the_library_carries_the_images(cache: KernelCache) -> None:
     chain = toolchain(cache)
     source = layer_norm("sm_80", "sm_90")
@@ -239,17 +219,6 @@ def test_the_library_carries_the_images(cache: KernelCache) -> None:
         assert [list(module.parameter[n]) for n in range(module.parameters)] == [
             *([0, 0], [0, 1], [0, 2], [1, 0], [4, 0], [4, 1])
         ]
-
-
-class StitchLaunch(ctypes.Structure):
-    _fields_ = (
-        ("entry", ctypes.c_char_p),
-        ("resident", ctypes.c_int),
-        ("blocks", ctypes.c_longlong),
-        ("threads", ctypes.c_longlong),
-        ("shared_bytes", ctypes.c_longlong),
-        ("scratch_bytes", ctypes.c_longlong),
-    )
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "normalized"])

@@ -55,6 +55,11 @@ class _Section:
     link: int
 
 
+def is_cubin(image: bytes) -> bool:
+    """Whether it starts as one; the emulator's images, for one, do not."""
+    return image[: len(_ELF64)] == _ELF64 and image[18:20] == struct.pack("<H", _CUDA_MACHINE)
+
+
 def resources_of(cubin: bytes) -> dict[str, Resources]:
     """The entries of a cubin, by name.
 
@@ -93,7 +98,7 @@ def _resources_of(cubin: bytes) -> dict[str, Resources]:
 
 
 def _sections(elf: bytes) -> list[_Section]:
-    if elf[: len(_ELF64)] != _ELF64 or struct.unpack_from("<H", elf, 18)[0] != _CUDA_MACHINE:
+    if not is_cubin(elf):
         raise ValueError("not a cubin")
     (table,) = struct.unpack_from("<Q", elf, 40)
     entry_bytes, count, names_at = struct.unpack_from("<HHH", elf, 58)

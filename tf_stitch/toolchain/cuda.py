@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tf_stitch.errors import BuildError
 from tf_stitch.toolchain.artifact import Artifact, CudaSource, Source
 from tf_stitch.toolchain.building import Job, build_once
-from tf_stitch.toolchain.cubin import Resources, resources_of
+from tf_stitch.toolchain.cubin import Resources, is_cubin, resources_of
 from tf_stitch.toolchain.device_compilers import (
     IMAGE,
     OPTIONS,
@@ -201,6 +201,6 @@ def _completed(
         if device not in counted:
             counted.add(device)
             seconds += image.compile_seconds
-        if device.code.startswith("sm_"):
+        if is_cubin(image.content):
             resources[device.code] = resources_of(image.content)
     return replace(artifact, compile_seconds=seconds, resources=resources)

@@ -24,8 +24,8 @@ Result Open(const void* image, std::size_t bytes, Module* module) {
   const int file = memfd_create("tf_stitch_emulated_module", 0);
   if (file < 0 || write(file, image, bytes) != static_cast<ssize_t>(bytes)) return kOutOfMemory;
   const std::string path = "/proc/self/fd/" + std::to_string(file);
+  // The file stays open: the loader takes a path that it has seen for the library that it has loaded.
   module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(file);
   if (module->library == nullptr) {
     Driver().report = dlerror();
     return kInvalidImage;
