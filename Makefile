@@ -10,6 +10,8 @@ TENSORFLOW := tensorflow-cpu==2.21.0
 WITHOUT_DEPENDENCIES := "tf-keras>=2.21,<2.22"
 NATIVE := CMakeLists.txt $(wildcard kernels/*.cc kernels/*.h kernels/*.py kernels/CMakeLists.txt kernels/prelude/*/*)
 
+PYCUDA := build/pycuda
+
 .PHONY: venv test demo clean
 .DELETE_ON_ERROR:
 
@@ -30,7 +32,14 @@ venv: .venv/.native
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test: venv
+# For tests on the driver double, from a wheel that is built once. They skip where it cannot be built.
+.venv/.pycuda: .venv/.dependencies docker/build_pycuda.sh
+	@echo "== PyCUDA"
+	PYTHON=.venv/bin/python docker/build_pycuda.sh $(PYCUDA) && $(PIP) install --find-links $(PYCUDA) pycuda \
+	  || echo "PyCUDA cannot be built here; the tests that need it are skipped"
+	@touch $@
+
+test: venv .venv/.pycuda
 	@echo "== lint"
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .

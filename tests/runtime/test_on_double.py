@@ -20,9 +20,18 @@ pytestmark = pytest.mark.skipif(PYCUDA is None, reason="PyCUDA is not installed:
 
 
 @pytest.fixture(scope="module")
-def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for caches, so that the programs compile each kernel once; and for an nvcc."""
+    directory = tmp_path_factory.mktemp("shared")
+    (directory / "bin").mkdir()
+    (directory / "bin" / "nvcc").symlink_to(ROOT / "tests" / "emulator" / "nvcc.py")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def launcher(shared: Path) -> Path:
     """StitchOp's launch code as a library of its own."""
-    library = tmp_path_factory.mktemp("launch") / "launch.so"
+    library = shared / "launch.so"
     kernels = paths.include_root()
     sources = [str(kernels / "cuda_launch.cc"), str(kernels / "cuda_driver.cc")]
     command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{kernels}", "-o", str(library), *sources, "-ldl"]
@@ -34,16 +43,14 @@ def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "program",
     ["c_launches", "c_waits", "pycuda_launches", "pycuda_waits", "pycuda_streams", "pycuda_tells", "generated"],
 )
-def test_on_double(program: str, launcher: Path, tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvcc").symlink_to(ROOT / "tests" / "emulator" / "nvcc.py")
+def test_on_double(program: str, launcher: Path, shared: Path) -> None:
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(building.driver()),
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-        "TF_STITCH_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": f"{shared / 'bin'}:{os.environ['PATH']}",
+        "TF_STITCH_CACHE_DIR": str(shared / "cache"),
         "TF_STITCH_TEST_LAUNCHER": str(launcher),
-        "PYCUDA_CACHE_DIR": str(tmp_path),
+        "PYCUDA_CACHE_DIR": str(shared),
     }
     command = [sys.executable, "-m", "tests.runtime.on_double", program]
     finished = subprocess.run(
