@@ -1,8 +1,9 @@
 // Atomic operations, fences and spinning.
 //
-// What orders two threads, as the memory model of CUDA has it: a fence, then an atomic store; an atomic load that reads it,
-// then a fence. For the race detector every thread has a tag per scope, which it releases at its fences. An atomic store
-// publishes the fences of its thread at the address; a load remembers what it finds there, and the next fence acquires it.
+// What orders two threads, as the memory model of CUDA has it: a fence, then an atomic store; an atomic load that reads
+// it, then a fence. For the race detector every thread has a tag per scope, which it releases at its fences. An atomic
+// store publishes the fences of its thread at the address; a load remembers what it finds there, and the next fence
+// acquires it.
 #include <cstring>
 #include <type_traits>
 
@@ -181,8 +182,8 @@ extern "C" void stitch_emulator_trap(Site site) {
 }
 
 #if defined(TF_STITCH_EMULATOR_THREAD)
-// What g++ puts in front of accesses that are volatile, with --param=tsan-distinguish-volatile=1. In CUDA they are relaxed
-// atomic ones: a barrier that spins on a volatile word is no race, and sees what others have published.
+// What g++ puts in front of accesses that are volatile, with --param=tsan-distinguish-volatile=1. In CUDA they are
+// relaxed atomic ones: a barrier that spins on a volatile word is no race, and sees what others have published.
 extern "C" {
 #define TF_STITCH_VOLATILE(bytes, type)                                                                          \
   void __tsan_volatile_read##bytes(void* at) {                                                                   \

@@ -8,8 +8,8 @@ namespace stitch_emulator {
 
 #if !defined(TF_STITCH_EMULATOR_PORTABLE)
 
-// Pushes what the System V ABI says a call preserves, changes stacks, and pops it again. rbp lies on top of the six, next
-// to the return address, so that a stopped fiber's frames can be walked.
+// Pushes what the System V ABI says a call preserves, changes stacks, and pops it again. rbp lies on top of the six,
+// next to the return address, so that a stopped fiber's frames can be walked.
 extern "C" void stitch_emulator_switch(void** from, void* to) __attribute__((visibility("hidden")));
 asm(R"(
   .text

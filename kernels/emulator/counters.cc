@@ -1,12 +1,12 @@
 // Counts the accesses to memory that the compiled kernel makes.
 //
 // A kernel that is compiled with -fsanitize=thread calls a function before every access to memory that another thread
-// could see. ThreadSanitizer brings these functions; a runtime that counts is linked with those below instead. So what is
-// counted is what the code does, with no word about it in the kernel. Volatile accesses count as atomic ones: how often a
-// barrier looks at its word says nothing about the kernel.
+// could see. ThreadSanitizer brings these functions; a runtime that counts is linked with those below instead. So what
+// is counted is what the code does, with no word about it in the kernel. Volatile accesses count as atomic ones: how
+// often a barrier looks at its word says nothing about the kernel.
 //
-// Lanes do not run in step here: lane 0 may be through its loop before lane 1 begins. The n-th time that a lane comes by an
-// instruction is put together with the n-th time of the other lanes: such a *turn* is what a GPU does at once.
+// Lanes do not run in step here: lane 0 may be through its loop before lane 1 begins. The n-th time that a lane comes
+// by an instruction is put together with the n-th time of the other lanes: such a *turn* is what a GPU does at once.
 #include "counters.h"
 
 #include <algorithm>
@@ -59,13 +59,14 @@ unsigned Sectors(const Turn& turn, unsigned bytes) {
   std::vector<std::uint64_t> sectors;
   for (unsigned lane = 0; lane < 32; ++lane) {
     if ((turn.lanes >> lane & 1) == 0) continue;
-    for (std::uint64_t s = turn.at[lane] / kSector; s <= (turn.at[lane] + bytes - 1) / kSector; ++s) sectors.push_back(s);
+    const std::uint64_t last = (turn.at[lane] + bytes - 1) / kSector;
+    for (std::uint64_t sector = turn.at[lane] / kSector; sector <= last; ++sector) sectors.push_back(sector);
   }
   return Distinct(sectors);
 }
 
-// Lanes that access 8 or 16 bytes go in two or four groups. In each group a bank gives one word at a time, to all that want
-// the same.
+// Lanes that access 8 or 16 bytes go in two or four groups. In each group a bank gives one word at a time, to all that
+// want the same.
 unsigned Conflicts(const Turn& turn, unsigned bytes) {
   const unsigned group = bytes <= kWord ? 32 : std::max(1u, 32 * kWord / bytes);
   unsigned conflicts = 0;

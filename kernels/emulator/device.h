@@ -324,7 +324,8 @@ struct Numbers {};
 template <auto kernel>
 struct Kernel;
 
-// A kernel as the runtime sees it: its parameters' kinds and places, and a call that takes the addresses of their values.
+// A kernel as the runtime sees it: its parameters' kinds and places, and a call that takes the addresses of their
+// values.
 template <class... P, void (*kernel)(P...)>
 struct Kernel<kernel> {
   static void run(void** values) { run(values, Numbers<__integer_pack(sizeof...(P))...>{}); }

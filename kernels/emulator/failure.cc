@@ -115,7 +115,9 @@ std::string DescribeAccess(const Thread& me, const void* address) {
   const char* shared = me.block->shared;
   const std::size_t dynamic = Now().launch->dynamic_shared;
   if (at >= me.context.stack - 4096 && at < me.context.stack) return "the stack of " + Name(me) + " overflowed";
-  if (at >= shared && at < shared + SharedBytes(dynamic)) return Name(me) + " went " + DescribeShared(at - shared, dynamic);
+  if (at >= shared && at < shared + SharedBytes(dynamic)) {
+    return Name(me) + " went " + DescribeShared(at - shared, dynamic);
+  }
   return Name(me) + " went " + Describe(at);
 }
 
@@ -154,7 +156,7 @@ void SetTimer(int seconds) {
 }  // namespace
 
 Watch::Watch() {
-#if !defined(TF_STITCH_EMULATOR_THREAD) && !defined(TF_STITCH_EMULATOR_ADDRESS)  // the sanitizers report faults themselves
+#if !defined(TF_STITCH_EMULATOR_THREAD) && !defined(TF_STITCH_EMULATOR_ADDRESS)  // which report faults themselves
   static char* stack = new char[64 << 10];
   stack_t alternate = {};
   alternate.ss_sp = stack;

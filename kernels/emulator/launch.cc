@@ -85,8 +85,8 @@ TF_STITCH_PUBLIC const char* stitch_emulator_launch(const char* kernel, const un
     text = "{\"failure\":{\"kind\":\"trap\",\"message\":\"no such kernel\",\"kernel\":" + Quoted(kernel) + "}}";
     return text.c_str();
   }
-  const Launch launch = {entry->name,  entry->run, parameters, {sizes[0], sizes[1], sizes[2]}, {sizes[3], sizes[4], sizes[5]},
-                         shared_bytes, seed,       resident};
+  const Index grid = {sizes[0], sizes[1], sizes[2]}, block = {sizes[3], sizes[4], sizes[5]};
+  const Launch launch = {entry->name, entry->run, parameters, grid, block, shared_bytes, seed, resident};
   const std::string failure = Run(launch);
   text = "{\"counters\":" + CountersAsJson() + ",\"failure\":" + (failure.empty() ? "null" : failure) + "}";
   return text.c_str();

@@ -15,9 +15,9 @@ struct KernelEntry {
 
 extern "C" {
 
-// `sizes`: grid x, y, z, block x, y, z. `parameters`: the addresses of the values. `seed`: negative for the order of the
-// threads. `resident`: blocks that may live at once; 0: as many as fit. Returns JSON: {"counters": ..., "failure": ...}.
-// The text lives until the next call.
+// `sizes`: grid x, y, z, block x, y, z. `parameters`: the addresses of the values. `seed`: negative for the order of
+// the threads. `resident`: blocks that may live at once; 0: as many as fit. Returns JSON: {"counters": ..., "failure":
+// ...}. The text lives until the next call.
 const char* stitch_emulator_launch(const char* kernel, const unsigned* sizes, unsigned long shared_bytes,
                                    void** parameters, long long seed, unsigned resident);
 

@@ -1,7 +1,7 @@
 // Where threads meet: the barrier of a block, and what the lanes of a warp do together.
 //
-// Whoever comes last computes everybody's result, and wakes the others. So no lane can overtake another and spoil what that
-// one is still to read.
+// Whoever comes last computes everybody's result, and wakes the others. So no lane can overtake another and spoil what
+// that one is still to read.
 #include <cstdio>
 #include <cstring>
 
@@ -136,8 +136,8 @@ extern "C" int stitch_emulator_meet_block(Vote vote, int predicate, Site site) {
   Block& block = *me->block;
   if (block.alive != block.size) {
     Fail("divergence",
-         Name(*me) + " came to " + NameOf(vote) + " at " + Name(site) + " when other threads of its block had returned: " +
-             "every thread of a block must meet every barrier", me);
+         Name(*me) + " came to " + NameOf(vote) + " at " + Name(site) +
+             " when other threads of its block had returned: every thread of a block must meet every barrier", me);
   }
   if (block.first != nullptr && !SamePlace(block.first->site, site)) {
     Fail("divergence",

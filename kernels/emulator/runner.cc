@@ -4,11 +4,11 @@
 //     kernel NAME
 //     sizes GX GY GZ BX BY BZ SHARED_BYTES
 //     schedule SEED RESIDENT
-//     buffer ALIGNMENT BYTES PATH     in the order of the parameters; the file is read, and written when the kernel is through
+//     buffer ALIGNMENT BYTES PATH     in the order of the parameters; the file is read before, and written after
 //     integer VALUE
 //     real VALUE
-// What `stitch_emulator_launch` returns is printed on standard output. AddressSanitizer's report is preceded by a line that
-// tells which CUDA thread it is about.
+// What `stitch_emulator_launch` returns is printed on standard output. AddressSanitizer's report is preceded by a line
+// that tells which CUDA thread it is about.
 #include <dlfcn.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -70,8 +70,8 @@ Value ReadBuffer(std::istringstream& words, const Module& module, Request& reque
   unsigned long alignment;
   File file;
   words >> alignment >> file.bytes >> file.path;
-  file.data = static_cast<char*>(
-      module.Get<decltype(stitch_emulator::stitch_emulator_allocate)>("stitch_emulator_allocate")(file.bytes, alignment));
+  auto* allocate = module.Get<decltype(stitch_emulator::stitch_emulator_allocate)>("stitch_emulator_allocate");
+  file.data = static_cast<char*>(allocate(file.bytes, alignment));
   std::ifstream(file.path, std::ios::binary).read(file.data, static_cast<std::streamsize>(file.bytes));
   request.files.push_back(file);
   return {.pointer = file.data};
@@ -104,9 +104,8 @@ Request Read(const char* path, const Module& module) {
       words >> value.integer;
       request.values.push_back(value);
     } else if (word == "real") {
-      const KernelEntry* entry = module.Get<decltype(stitch_emulator::stitch_emulator_kernel)>("stitch_emulator_kernel")(
-          request.kernel.c_str());
-      request.values.push_back(ReadReal(words, *entry, request.values.size()));
+      auto* find = module.Get<decltype(stitch_emulator::stitch_emulator_kernel)>("stitch_emulator_kernel");
+      request.values.push_back(ReadReal(words, *find(request.kernel.c_str()), request.values.size()));
     }
   }
   return request;

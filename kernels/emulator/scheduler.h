@@ -2,12 +2,12 @@
 //
 //     grid ── blocks, at most `resident` of them at once ── warps of 32 lanes ── threads
 //
-// A thread runs until it meets others (a barrier, a shuffle), sleeps, or does an atomic operation. Then another one that is
-// ready goes on: the one that has waited longest, or with a seed any. Lanes of a warp do not run in step, which CUDA does
-// not promise either.
+// A thread runs until it meets others (a barrier, a shuffle), sleeps, or does an atomic operation. Then another one
+// that is ready goes on: the one that has waited longest, or with a seed any. Lanes of a warp do not run in step, which
+// CUDA does not promise either.
 //
 // Invariants
-//   - A thread stands in exactly one place: it runs, it is in the ready queue, it waits where it meets others, or is gone.
+//   - A thread stands in one place: it runs, it is in the ready queue, it waits where it meets others, or is gone.
 //   - Only the program's own context starts blocks and frees them; a thread that returns goes there.
 //   - A failure is told once. From then on only the program's context runs.
 #ifndef TF_STITCH_EMULATOR_SCHEDULER_H_
@@ -71,7 +71,8 @@ struct Block {
   std::vector<Warp> warps;
   char* shared = nullptr;  // the variables of `SharedLayout`, then the dynamic part, with red zones
   unsigned alive = 0, size = 0;
-  // The barrier of the block. Two tags by turns: a thread may arrive at the next barrier before another has left this one.
+  // The barrier of the block. Two tags by turns: a thread may arrive at the next barrier before another has left this
+  // one.
   unsigned arrived = 0, passed = 0;
   Thread* first = nullptr;  // of those that have arrived
   int count = 0;            // of predicates that hold

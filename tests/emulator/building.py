@@ -26,7 +26,8 @@ _DRIVER = "contexts memory_calls streams modules absent".split()
 _COMMON = ["-std=c++20", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", f"-I{KERNELS}"]
 # The arithmetic of a GPU kernel is what is written: no contraction. Pointers are cast as CUDA code casts them.
 _DEVICE = [*_COMMON, "-O1", "-g", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-exceptions", "-w"]
-_PREPROCESS = [*_DEVICE, "-DTF_STITCH_EMULATOR", "-include", str(EMULATOR / "device.h"), "-E", "-x", "c++", "kernel.cu"]
+_PREPROCESS = [*_DEVICE, "-DTF_STITCH_EMULATOR", "-include", str(EMULATOR / "device.h")]
+_PREPROCESS += ["-fno-working-directory", "-E", "-x", "c++", "kernel.cu"]
 _DEVICE_FLAVOUR = {
     "plain": [],
     "portable": [],  # plain, with the switch between threads that every machine has

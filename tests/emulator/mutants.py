@@ -7,7 +7,8 @@
     check            if (i < n) ...                      is always true
     guard            if (lane == 0) ...                  is always true
     early return     if (row >= rows) return;            is deleted
-    loop bound       for (...; i < n; ...)               goes one too far
+    loop bound       for (i = thread; i < n; ...)        goes one too far
+    clamp            end = a < n ? a : n;                is a
 
 A word of a comment is no code. A thing within a function that is called often is one thing.
 """
@@ -26,11 +27,12 @@ _CALLS = {
     "block barrier": r"__syncthreads\s*\(\s*\)\s*;",
     "warp barrier": r"__syncwarp\s*\([^;]*?\)\s*;",
     "fence": r"__threadfence(?:_block)?\s*\(\s*\)\s*;",
-    "grid barrier": r"(?<!void )\bgrid_barrier\s*\([^;{]*?\)\s*;",
+    "grid barrier": r"(?<!void )(?<![\w:])(?:\w+::)?grid_barrier\s*\([^;{]*?\)\s*;",
     "early return": r"\bif\s*\([^;{}]*?\)\s*return\s*;",
 }
 _CHECK = re.compile(r"\bif\s*(?=\()")
 _LOOP = re.compile(r"\bfor\s*\([^;]*;\s*[\w.]+\s*(<)\s*[^;]*;")
+_CLAMP = re.compile(r"=\s*([^;?=<>]+?)\s*<\s*[^;?]+?\?\s*\1\s*:[^;]+;")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Mutant:
 def mutants(text: str, kinds: Sequence[str] | None = None) -> Iterator[Mutant]:
     """Every mutant of a `.cu` text, in the order of the text; lines stay where they are."""
     code = without_comments(text)
-    found = [*_deletions(code), *_checks(code), *_bounds(code)]
+    found = [*_deletions(code), *_checks(code), *_bounds(code), *_clamps(code)]
     for begin, end, kind, instead in sorted(found):
         if kinds is None or kind in kinds:
             what = " ".join(text[begin:end].split())
@@ -70,9 +72,15 @@ def _checks(code: str) -> Iterator[tuple[int, int, str, str]]:
 
 
 def _bounds(code: str) -> Iterator[tuple[int, int, str, str]]:
+    """Bounds of the loops that the threads of a block share out among them."""
     for match in _LOOP.finditer(code):
-        if "threadIdx" in match[0] or re.search(r"=\s*(?:lane|down)\b", match[0]):
+        if re.search(r"\b(?:threadIdx|thread|lane|down)\b", match[0].split(";")[0]):
             yield match.start(1), match.end(1), "loop bound", "<="
+
+
+def _clamps(code: str) -> Iterator[tuple[int, int, str, str]]:
+    for match in _CLAMP.finditer(code):
+        yield match.start(), match.end(), "clamp", f"= {match[1]};"
 
 
 def _closing(code: str, opening: int) -> int:

@@ -39,7 +39,8 @@ int Setting(const char* name, int otherwise) {
 }
 
 void Trace(const std::string& line) {
-  if (const char* path = std::getenv("TF_STITCH_EMULATED_TRACE")) std::ofstream(path, std::ios::app) << line << std::endl;
+  const char* path = std::getenv("TF_STITCH_EMULATED_TRACE");
+  if (path != nullptr) std::ofstream(path, std::ios::app) << line << std::endl;
 }
 
 namespace {
@@ -117,7 +118,7 @@ int Attribute(int attribute) {
     case 12: case 82: return 65536;                                 // registers of a block, of a multiprocessor
     case 13: return 1000000;                                        // kHz
     case 16: return Setting("TF_STITCH_EMULATED_SMS", 8);
-    case 31: case 41: case 95: return 1;                            // concurrent kernels, one address space, cooperative
+    case 31: case 41: case 95: return 1;                            // kernels at once, one address space, cooperative
     case 39: return Arch().threads;                                 // threads of a multiprocessor
     case 75: return Capability() / 10;
     case 76: return Capability() % 10;
@@ -140,8 +141,9 @@ int BlocksOfMultiprocessor(const Function& function, int threads, std::size_t dy
   const int by_threads = Arch().threads / ((threads + 31) / 32 * 32);
   const std::size_t reserved = Capability() >= 80 ? 1024 : 0;
   const std::size_t shared = function.module->static_shared + dynamic_shared + reserved;
-  const std::size_t by_shared = shared == 0 ? 1 << 10 : (static_cast<std::size_t>(Arch().shared_kilobytes) << 10) / shared;
-  return std::min({by_threads, static_cast<int>(by_shared), Arch().blocks});
+  const std::size_t all = static_cast<std::size_t>(Arch().shared_kilobytes) << 10;
+  const int by_shared = shared == 0 ? Arch().blocks : static_cast<int>(all / shared);
+  return std::min({by_threads, by_shared, Arch().blocks});
 }
 
 void Destroy(Context* context) {

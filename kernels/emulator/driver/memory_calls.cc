@@ -53,7 +53,8 @@ TF_STITCH_CALL cuMemAlloc_v2(Address* address, std::size_t bytes) {
   if (const Result ready = Ready()) return ready;
   if (bytes == 0) return kInvalidValue;
   if (bytes > MemoryBytes() - Driver().used) return kOutOfMemory;
-  // The driver aligns to 256 bytes. Here only what vectors need: the nearer the end is to the page that nobody may touch.
+  // The driver aligns to 256 bytes. Here only what vectors need: the nearer the end is to the page that nobody may
+  // touch.
   char* data = stitch_emulator::Allocate(bytes, 16);
   if (data == nullptr) return kOutOfMemory;
   Driver().used += bytes;

@@ -19,6 +19,11 @@ bool StreamIsKnown(Stream* stream);
 
 namespace {
 
+template <class F>
+void Resolve(const Module& module, const char* name, F** function) {
+  *function = reinterpret_cast<F*>(dlsym(module.library, name));
+}
+
 // Loads a shared library from its bytes.
 Result Open(const void* image, std::size_t bytes, Module* module) {
   const int file = memfd_create("tf_stitch_emulated_module", 0);
@@ -30,9 +35,9 @@ Result Open(const void* image, std::size_t bytes, Module* module) {
     Driver().report = dlerror();
     return kInvalidImage;
   }
-  module->launch = reinterpret_cast<decltype(module->launch)>(dlsym(module->library, "stitch_emulator_launch"));
-  const auto shared =
-      reinterpret_cast<decltype(stitch_emulator_static_shared)*>(dlsym(module->library, "stitch_emulator_static_shared"));
+  Resolve(*module, "stitch_emulator_launch", &module->launch);
+  decltype(stitch_emulator_static_shared)* shared;
+  Resolve(*module, "stitch_emulator_static_shared", &shared);
   if (module->launch == nullptr || shared == nullptr) {
     Driver().report = "a shared library that was not made for the emulator";
     return kInvalidImage;
@@ -82,7 +87,8 @@ struct Sizes {
 
 Result Checked(const Function& function, const Sizes& sizes, bool cooperative) {
   if (sizes.Blocks() == 0 || sizes.Threads() == 0 || sizes.Threads() > 1024) return kInvalidValue;
-  if (sizes.grid[0] > 2147483647u || sizes.grid[1] > 65535 || sizes.grid[2] > 65535 || sizes.block[2] > 64) return kInvalidValue;
+  if (sizes.grid[0] > 2147483647u || sizes.grid[1] > 65535 || sizes.grid[2] > 65535) return kInvalidValue;
+  if (sizes.block[2] > 64) return kInvalidValue;
   if (sizes.dynamic_shared > static_cast<unsigned>(function.most_dynamic_shared)) return kInvalidValue;
   const int blocks = BlocksOfMultiprocessor(function, static_cast<int>(sizes.Threads()), sizes.dynamic_shared);
   if (blocks == 0) return kLaunchOutOfResources;
@@ -135,13 +141,14 @@ Result Run(Function* function, const Sizes& sizes, Stream* stream, void** parame
   const unsigned six[6] = {sizes.grid[0], sizes.grid[1], sizes.grid[2], sizes.block[0], sizes.block[1], sizes.block[2]};
   const std::string report = function->module->launch(function->entry->name, six, sizes.dynamic_shared, values.data(),
                                                       Setting("TF_STITCH_EMULATED_SEED", -1), resident);
+  const bool by_default = reinterpret_cast<std::uintptr_t>(stream) <= 2;
   char line[512];
   std::snprintf(line, sizeof line,
                 "{\"call\":\"launch\",\"kernel\":\"%s\",\"grid\":[%u,%u,%u],\"block\":[%u,%u,%u],\"shared\":%u,"
                 "\"cooperative\":%s,\"stream\":%llu,\"resident\":%u,",
                 function->entry->name, six[0], six[1], six[2], six[3], six[4], six[5], sizes.dynamic_shared,
-                cooperative ? "true" : "false",
-                reinterpret_cast<std::uintptr_t>(stream) <= 2 ? 0ull : static_cast<unsigned long long>(stream->id), resident);
+                cooperative ? "true" : "false", by_default ? 0ull : static_cast<unsigned long long>(stream->id),
+                resident);
   Trace(line + report.substr(1));
   Current()->broken = Outcome(report);
   if (const std::string damage = Damage(); !damage.empty() && Current()->broken == kSuccess) {
@@ -197,8 +204,8 @@ TF_STITCH_CALL cuModuleGetFunction(Function** function, Module* module, const ch
   TF_STITCH_LOCKED;
   if (const Result ready = Ready()) return ready;
   if (Current()->modules.count(module) == 0) return kInvalidHandle;
-  const auto find =
-      reinterpret_cast<decltype(stitch_emulator::stitch_emulator_kernel)*>(dlsym(module->library, "stitch_emulator_kernel"));
+  decltype(stitch_emulator::stitch_emulator_kernel)* find;
+  Resolve(*module, "stitch_emulator_kernel", &find);
   const auto* entry = find(name);
   if (entry == nullptr) return kNotFound;
   std::unique_ptr<Function>& known = module->functions[name];

@@ -3,8 +3,8 @@
 //
 // The device is one GPU that runs modules made for the emulator: shared libraries for x86-64. Images for real GPUs are
 // refused, as a GPU of another architecture would refuse them. Streams run at once: a call is through when it returns.
-// But the outcome of a kernel is told as the driver tells it: the launch succeeds, the next call that waits for it fails,
-// and then every call fails until the context is gone. With CUDA_LAUNCH_BLOCKING=1 the launch itself fails.
+// But the outcome of a kernel is told as the driver tells it: the launch succeeds, the next call that waits for it
+// fails, and then every call fails until the context is gone. With CUDA_LAUNCH_BLOCKING=1 the launch itself fails.
 //
 //     TF_STITCH_EMULATED_SMS          multiprocessors (8)
 //     TF_STITCH_EMULATED_CAPABILITY   such as 80 (80)

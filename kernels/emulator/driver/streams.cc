@@ -50,7 +50,9 @@ TF_STITCH_CALL cuStreamCreate(Stream** stream, unsigned) {
   Current()->streams.insert(*stream);
   return kSuccess;
 }
-TF_STITCH_CALL cuStreamCreateWithPriority(Stream** stream, unsigned flags, int) { return cuStreamCreate(stream, flags); }
+TF_STITCH_CALL cuStreamCreateWithPriority(Stream** stream, unsigned flags, int) {
+  return cuStreamCreate(stream, flags);
+}
 TF_STITCH_CALL cuStreamDestroy_v2(Stream* stream) {
   TF_STITCH_LOCKED;
   if (!Driver().initialized) return kNotInitialized;

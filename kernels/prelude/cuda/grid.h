@@ -25,12 +25,14 @@ STITCH_DEVICE void grid_barrier(GridBarrier* barrier, int turn) {
   if (threadIdx.x == 0) {
     __threadfence();  // release
     if (atomicAdd(arrived, 1u) == gridDim.x - 1) {
-      __threadfence();  // what the others released goes with this
-      atomicExch(arrived, 0u);
+      atomicExch(arrived, 0u);  // reads and writes at once: so it hands on what the others released
     } else {
       while (*static_cast<volatile u32*>(arrived) != 0) __nanosleep(32);
     }
     __threadfence();  // acquire
+#ifdef TF_STITCH_EMULATOR
+    stitch_emulator::stitch_emulator_grid_barrier();  // for its counters
+#endif
   }
   __syncthreads();
 }
