@@ -39,8 +39,11 @@ def gather_nd(b: BodyBuilder, table: int, indices: int) -> int:
     return _expanded(b, "GatherNd", (table, indices), (None, None))
 
 
-def _expanded(b: BodyBuilder, op: str, values: tuple[int | None, ...], constants: tuple[Array | None, ...]) -> int:
-    result = OPS[op].expand(b, Operands(Node(op, op, (), ()), values, constants, (None,) * len(values)))
+def _expanded(
+    b: BodyBuilder, op: str, values: tuple[int | None, ...], constants: tuple[Array | None, ...], **attributes: int
+) -> int:
+    node = Node(op, op, (), (), attributes=attributes)
+    result = OPS[op].expand(b, Operands(node, values, constants, (None,) * len(values)))
     assert isinstance(result, int)
     return result
 
@@ -105,7 +108,34 @@ def long_rows(b: BodyBuilder) -> list[int]:
     return [b.apply("div", x, b.reduce("max", x, [1], keep_dims=True))]
 
 
-CASES = [embedding, elements, last_axis, scalar_index, beams, columns, channels, short_rows, long_rows]
+def step_of_a_loop(b: BodyBuilder) -> list[int]:
+    """x[:, t], of which the loop knows the t."""
+    x, t = b.input(typed(DType.F32, "B", 50, "S")), b.input(typed(DType.I32, 3))
+    masks = {"begin_mask": 5, "end_mask": 5, "shrink_axis_mask": 2}
+    at_t = _expanded(b, "StridedSlice", (x, t, None, None), (None, None, None, np.ones(3, np.int32)), **masks)
+    return [b.apply("mul", at_t, b.input(typed(DType.F32, "B", "S")))]
+
+
+def slice_of_one(b: BodyBuilder) -> list[int]:
+    """A begin for each axis: of the one that is whole it is 0."""
+    x, begin = b.input(typed(DType.F32, 3, 50, 16)), b.input(typed(DType.I64, 3))
+    piece = _expanded(b, "Slice", (x, begin, None), (None, None, np.array([1, 1, 16])))
+    return [b.apply("exp", piece)]
+
+
+CASES = [
+    step_of_a_loop,
+    slice_of_one,
+    embedding,
+    elements,
+    last_axis,
+    scalar_index,
+    beams,
+    columns,
+    channels,
+    short_rows,
+    long_rows,
+]
 SIZES = (
     {"B": 3, "S": 5, "H": 67, "N": 20_011, "K": 4},
     {"B": 1, "S": 1, "H": 1, "N": 1, "K": 1},

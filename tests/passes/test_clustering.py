@@ -432,6 +432,25 @@ def test_what_is_looked_up_in_comes_from_outside() -> None:
     assert clusters(d.graph(returned=[y])) == [["neg", "exp", "shift"], ["gather", "tanh", "add"]]
 
 
+def test_a_step_that_a_loop_reads_is_inside_of_its_reader() -> None:
+    """x[:, t]: where to begin comes from outside, and so does x; a begin that is known asks for neither."""
+    d = Drawing()
+    x = d.node("x", "Exp", d.input("x0", f32(64, 50, 36)))
+    begin = d.node(
+        "begin",
+        "Pack",
+        *(d.input(n, TensorType(DType.I32, ())) for n in "otp"),
+        type_=TensorType(DType.I32, shape_of(3)),
+    )
+    ones = d.constant("ones", np.ones(3, np.int32))
+    masks = {"begin_mask": 5, "end_mask": 5, "shrink_axis_mask": 2}
+    step = d.node("step", "StridedSlice", x, begin, ones, ones, type_=f32(64, 36), **masks)
+    first = d.node("first", "StridedSlice", x, ones, ones, ones, type_=f32(64, 36), **masks)
+    y = d.node("mul", "Mul", d.node("neg", "Neg", step), d.input("y0", f32(64, 36)))
+    z = d.node("add", "AddV2", d.node("tanh", "Tanh", first), d.input("z0", f32(64, 36)))
+    assert clusters(d.graph(returned=[y, z])) == [["x", "first", "tanh", "add"], ["step", "neg", "mul"]]
+
+
 def test_lookups_at_the_same_indices_are_one_cluster() -> None:
     """The caches of a beam search. A single one is TensorFlow's."""
 

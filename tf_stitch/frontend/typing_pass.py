@@ -169,9 +169,10 @@ class Types:
 
     def _expanded(self, node: Node, operands: Sequence[TensorType]) -> list[TensorType | None]:
         definition = OPS[node.op]
-        static = definition.static_operands(len(operands)) if operands else frozenset[int]()
-        values = tuple(None if i in static else self._step(t) for i, t in enumerate(operands))
         constants, extents = self._knowledge(node)
+        known = [c is not None or e is not None for c, e in zip(constants, extents, strict=True)]
+        static = definition.static_operands(len(operands), known.__getitem__) if operands else frozenset[int]()
+        values = tuple(None if i in static else self._step(t) for i, t in enumerate(operands))
         self._builder.origin = node.name
         steps = definition.expand(self._builder, Operands(node, values, constants, extents))
         steps = [steps] if isinstance(steps, int) else steps

@@ -15,7 +15,7 @@ from tf_stitch.ops.opdef import Kind, OpDef, Operands, axis_of, define_op, same_
 from tf_stitch.ops.slicing import Index, New, Span, Whole, entries_of, span_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tf_stitch.ir.body import BodyBuilder
     from tf_stitch.ir.types import Shape
@@ -111,6 +111,7 @@ def _range(b: BodyBuilder, x: Operands) -> int:
 def _strided_slice(b: BodyBuilder, x: Operands) -> int:
     shape = b.shape(x[0])
     steps = x.integers(3)
+    looked_up: dict[int, int] = {}  # axis -> the position of its begin, which is not known
     axes = iter(shape)
     begins: list[int] = []
     sizes: list[Dim] = []
@@ -127,7 +128,11 @@ def _strided_slice(b: BodyBuilder, x: Operands) -> int:
             case Index(position):
                 if steps[position] <= 0:
                     raise x.unsupported("an index with a negative stride")
-                begin, size = _index(b, x, position, extent), ONE
+                begin, size = 0, ONE
+                if x.values[1] is None:
+                    begin = _index(b, x, position, extent)
+                else:
+                    looked_up[len(begins)] = position
             case Span(position):
                 step = steps[position]
                 begin, size = _span(b, x, entry, step, extent)
@@ -136,7 +141,22 @@ def _strided_slice(b: BodyBuilder, x: Operands) -> int:
         begins.append(begin)
         sizes.append(size)
         strides.append(step)
-    return b.reshape(b.slice(x[0], begins, tuple(sizes), strides), tuple(result))
+    value = _looked_up(b, x, looked_up) if looked_up else x[0]
+    return b.reshape(b.slice(value, begins, tuple(sizes), strides), tuple(result))
+
+
+def _looked_up(b: BodyBuilder, x: Operands, positions: Mapping[int, int]) -> int:
+    """Operand 0 with one element along some axes: which, operand 1 says at these positions when the kernel runs."""
+    shape, (count,) = b.shape(x[0]), b.shape(x[1])
+    if not count.is_static:
+        raise x.unsupported("begins of unknown number", Reason.UNKNOWN_RANK)
+    rank = len(shape)
+    at: dict[int, int] = {}
+    for axis, position in positions.items():
+        b.require_indices(x[1], shape[axis], position, count.coefficient)
+        at[axis] = b.reshape(b.slice(x[1], (position,), (ONE,)), (ONE,) * rank)
+    along = {a: a for a in range(rank) if a not in at}
+    return b.gather(x[0], at, along, tuple(ONE if a in at else d for a, d in enumerate(shape)))
 
 
 def _bound(x: Operands, operand: int, position: int) -> Dim:
@@ -187,8 +207,10 @@ def _span(b: BodyBuilder, x: Operands, span: Span, step: int, extent: Dim) -> tu
 
 
 def _slice(b: BodyBuilder, x: Operands) -> int:
-    shape, begins = b.shape(x[0]), x.integers(1)
     sizes = [b.canonical(d) for d in x.dims(2)]
+    if x.values[1] is not None:
+        return _slice_anywhere(b, x, sizes)
+    shape, begins = b.shape(x[0]), x.integers(1)
     if not len(shape) == len(begins) == len(sizes) or min(begins, default=0) < 0:
         raise x.unsupported("begin and size do not fit the operand")
     for axis, (extent, begin) in enumerate(zip(shape, begins, strict=True)):
@@ -199,6 +221,20 @@ def _slice(b: BodyBuilder, x: Operands) -> int:
         else:
             b.require(Dim(_static(x, sizes[axis]) + begin), extent, "Slice")
     return b.slice(x[0], begins, tuple(sizes))
+
+
+def _slice_anywhere(b: BodyBuilder, x: Operands, sizes: Sequence[Dim]) -> int:
+    """A slice whose begins are not known: of axes that are whole, they are 0 or TensorFlow raises."""
+    shape = b.shape(x[0])
+    if len(shape) != len(sizes):
+        raise x.unsupported("begin and size do not fit the operand")
+    for axis, (extent, size) in enumerate(zip(shape, sizes, strict=True)):
+        if size == extent:
+            b.require_indices(x[1], ONE, axis, len(shape))
+        elif not size.is_one:
+            raise x.unsupported(f"{size} of {extent} elements, from where is not known", Reason.UNKNOWN_DIM)
+    picked = {a: a for a, (extent, size) in enumerate(zip(shape, sizes, strict=True)) if size != extent}
+    return _looked_up(b, x, picked) if picked else x[0]
 
 
 def _static(x: Operands, dim: Dim) -> int:
@@ -292,8 +328,10 @@ def _movement(
     expand: Callable[[BodyBuilder, Operands], int | Sequence[int]],
     static: tuple[int, ...] = (),
     notes: str = "",
+    places: tuple[int, ...] = (),
 ) -> None:
-    define_op(OpDef(tuple(names.split()), Kind.MOVEMENT, expand, static=static, dtypes=ALL, notes=notes))
+    op = OpDef(tuple(names.split()), Kind.MOVEMENT, expand, static=static, places=places, dtypes=ALL, notes=notes)
+    define_op(op)
 
 
 _movement("Reshape", _reshape, (1,), "the target is constant (-1 allowed) or computed from shapes")
@@ -313,8 +351,14 @@ define_op(
     )
 )
 _movement("Tile", _tile, (1,), "only where it repeats dims of 1")
-_movement("StridedSlice", _strided_slice, (1, 2, 3), "all masks; `[a:b]` of an unknown dim under a guard")
-_movement("Slice", _slice, (1, 2))
+_movement(
+    "StridedSlice",
+    _strided_slice,
+    (1, 2, 3),
+    "all masks; `[a:b]` of an unknown dim under a guard, and so is `[i]` of an `i` that is not known but positive",
+    places=(1,),
+)
+_movement("Slice", _slice, (1, 2), "begins that are not known are of one element each, or 0", places=(1,))
 _movement("Split", _split, (0,), "along a dim that is known")
 _movement("SplitV", _split_v, (1, 2), "along a dim that is known")
 _movement("Unpack", _unpack)

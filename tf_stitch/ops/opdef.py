@@ -169,6 +169,8 @@ class OpDef:
       output that is not produced: a node of which such an output is read cannot be expanded).
     static: operands that are read when the code is generated and are no data (axes, shapes); -1 is the last.
     outside: operands that have to be complete before the kernel begins: tables and indices.
+    places: static operands that may be data after all, where their value is not known. Then the op is a lookup: they
+      and operand 0 have to be complete before the kernel begins.
     samples: for tests: attributes to try, a tuple of dicts.
     dtypes: the dtypes of the node's attribute `T` that TensorFlow has a CPU kernel for and that we expand.
     notes: for the op table in the documentation: limits, and where we differ from TensorFlow.
@@ -179,12 +181,22 @@ class OpDef:
     expand: Expansion
     static: tuple[int, ...] = ()
     outside: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
     samples: tuple[dict[str, Any], ...] = field(default=({},))
     dtypes: frozenset[DType] = NUMBERS
     notes: str = ""
 
-    def static_operands(self, count: int) -> frozenset[int]:
-        return frozenset(i % count for i in self.static)
+    def static_operands(self, count: int, is_known: Callable[[int], bool] = lambda _: True) -> frozenset[int]:
+        """Of `count` operands; is_known: whether the value of an operand is."""
+        return frozenset(i % count for i in self.static) - self._looked_up(is_known)
+
+    def outside_operands(self, is_known: Callable[[int], bool]) -> frozenset[int]:
+        """The operands that have to be complete before the kernel begins."""
+        places = self._looked_up(is_known)
+        return frozenset(self.outside) | (places | {0} if places else places)
+
+    def _looked_up(self, is_known: Callable[[int], bool]) -> frozenset[int]:
+        return frozenset(i for i in self.places if not is_known(i))
 
 
 FUNCTIONS: dict[str, Function] = {}

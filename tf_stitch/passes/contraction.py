@@ -263,8 +263,7 @@ class Contraction:
     def _build_edges(self, graph: Graph) -> None:
         for name, reader in self._unit.items():
             node = graph.nodes[name]
-            outside = OPS[node.op].outside if node.op in OPS else ()
-            self._apart[reader] |= {node.inputs[i].node for i in outside if node.inputs[i].node in self._unit}
+            self._apart[reader] |= {p for p in _looked_up_by(graph, node) if p in self._unit}
             read, waits = _written_in(graph, node)
             for carries, producers in ((True, read), (False, (*node.controls, *waits))):
                 for producer in producers:
@@ -288,6 +287,15 @@ class Contraction:
                 if not waiting[reader]:
                     heapq.heappush(ready, (place[reader], reader))
         return listed
+
+
+def _looked_up_by(graph: Graph, node: Node) -> set[str]:
+    """What has to be complete before a kernel with this node begins."""
+    if node.op not in OPS:
+        return set()
+    known = (graph.constants, graph.extents)
+    outside = OPS[node.op].outside_operands(lambda i: any(node.inputs[i] in values for values in known))
+    return {node.inputs[i].node for i in outside}
 
 
 def _written_in(graph: Graph, node: Node) -> tuple[list[str], list[str]]:

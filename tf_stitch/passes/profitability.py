@@ -159,9 +159,11 @@ def works(graph: Graph, members: Sequence[str], views: frozenset[str]) -> bool:
 
 
 def _is_tiny(graph: Graph, name: str) -> bool:
-    """Whether a node makes so little that it is over before a kernel is called."""
-    shape = graph.nodes[name].types[0].shape
-    return shape is not None and product(shape).is_static and product(shape).coefficient <= _TINY
+    """Whether a node reads and makes so little that it is over before a kernel is called. A table is not read whole."""
+    node = graph.nodes[name]
+    read = (graph.type_of(v) for i, v in enumerate(node.inputs) if not (i == 0 and 0 in OPS[node.op].outside))
+    sizes = [None if t.shape is None else product(t.shape) for t in (*read, *node.types)]
+    return all(size is not None and size.is_static and size.coefficient <= _TINY for size in sizes)
 
 
 def _works(graph: Graph, name: str) -> bool:
