@@ -37,6 +37,7 @@ from tf_stitch.passes.clustering import Clustering, Rejection
 from tf_stitch.passes.expand import Expansion, expand
 from tf_stitch.passes.precedents import Precedents
 from tf_stitch.plan import cost
+from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.target import Target
 
 Nodes = int  # a set of choices: bit i is `Choices.names[i]`

@@ -19,8 +19,8 @@ _RESERVED = frozenset(
 
     begin begin_row call count end end_row n row state tiles width
 
-    above at barrier column depth element even group height index inside k lane p piece piece_length pieces scratch
-    shared thread together unit units v whole_warp""".split()
+    above at barrier column depth e element even group height index inside k lane p piece piece_length pieces scratch
+    shared thread together unit units whole_warp""".split()
 )
 _NUMBERED = re.compile(r"([ioqr]|partial)\d+")  # coordinates of loops, and accumulators
 # What the printers name after a buffer or a reduction.

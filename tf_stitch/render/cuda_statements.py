@@ -183,7 +183,7 @@ class Scope:
                     before += self.scalars([s])
                 case Coordinate(name, dtype):
                     self.dtypes[name] = dtype
-                    along = [*inner[:-1], f"({inner[-1]} + v)"] if vector > 1 else inner
+                    along = [*inner[:-1], f"({inner[-1]} + e)"] if vector > 1 else inner
                     body.append(f"const {register(dtype)} {name} = {self._number(s, along)};")
                 case Compute(name, dtype):
                     self.dtypes[name] = dtype
@@ -196,7 +196,7 @@ class Scope:
                     self._element_store(access, value, inner, linear, turn, before, body, after)
         if vector == 1:
             return before + body + after
-        loop = ["#pragma unroll", f"for (int v = 0; v < {vector}; ++v) {{", *indented(body), "}"]
+        loop = ["#pragma unroll", f"for (int e = 0; e < {vector}; ++e) {{", *indented(body), "}"]
         return before + loop + after
 
     def _element_load(
@@ -213,7 +213,7 @@ class Scope:
             function, address = self._load(access), self._address(access, inner)
             whole = vector > 1 and access.strides[-1] == ONE
         if whole:
-            self.elements[name] = f"{name}_pack.v[v]"
+            self.elements[name] = f"{name}_pack.v[e]"
             return [f"const Pack<{type_}, {vector}> {name}_pack = {function}<{vector}>({address});"]
         line = f"const {type_} {name} = {function}({address});"
         if vector > 1:
@@ -223,7 +223,7 @@ class Scope:
 
     def _in_registers(self, tile: Buffer, turn: str) -> str:
         place = f"{tile.name}[{turn}]" if turn else tile.name
-        return place if self.schedule.vector == 1 else f"{place}.v[v]"
+        return place if self.schedule.vector == 1 else f"{place}.v[e]"
 
     def _element_store(
         self,
@@ -250,7 +250,7 @@ class Scope:
         while any(line.endswith(f" {pack};") for line in before):  # a nest may store two pieces of one output
             pack += "_"
         before.append(f"Pack<{register(buffer.dtype)}, {vector}> {pack};")
-        body.append(f"{pack}.v[v] = {value};")
+        body.append(f"{pack}.v[e] = {value};")
         after.append(f"store({address}, {pack});")
 
 
