@@ -19,6 +19,7 @@ from tests.golden.clusters import BY_NAME, arguments_of, traced
 from tests.lower.building import Lowered, lowered, toolchain
 from tests.lower.comparison import assert_near
 from tests.lower.compiled import Compiled, Host
+from tests.lower.emulated import lowered_for_gpu
 from tf_stitch.errors import BuildError
 from tf_stitch.lower.printer import print_kernel, print_schedules
 from tf_stitch.plan.printer import print_plan
@@ -29,6 +30,10 @@ BASELINE = "x86-64-v3"  # schedules depend on the machine
 HERE = Path(__file__).parent
 GOLDEN = (
     "layer_norm", "masked_softmax", "gelu_erf", "lstm", "split_heads", "merge_heads", "batch_norm", "max_and_softmax",
+)  # fmt: skip
+GOLDEN_FOR_GPU = (
+    "layer_norm", "rms_norm", "masked_softmax", "log_softmax", "gelu_erf", "bias_activation", "lstm", "batch_norm",
+    "l2_normalise", "chain",
 )  # fmt: skip
 
 runs_here = pytest.mark.skipif(
@@ -55,6 +60,17 @@ def test_texts_are_as_they_were(name: str) -> None:
         if os.environ.get("TF_STITCH_UPDATE_GOLDENS") == "1":
             path.write_text(text)
         assert path.read_text() == text, f"{path.name} differs; see the head of this file"
+
+
+@pytest.mark.parametrize("name", GOLDEN_FOR_GPU)
+def test_texts_for_gpus_are_as_they_were(name: str) -> None:
+    """For dims as a test gives them; tests/render/test_cuda.py runs kernels of these clusters."""
+    (cluster,) = traced(name, static=True).clustering.clusters
+    text = lowered_for_gpu(cluster.body, name).text
+    path = HERE / f"{name}.cu"
+    if os.environ.get("TF_STITCH_UPDATE_GOLDENS") == "1":
+        path.write_text(text)
+    assert path.read_text() == text, f"{path.name} differs; see the head of this file"
 
 
 @pytest.fixture(scope="module")

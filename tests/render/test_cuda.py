@@ -170,10 +170,10 @@ def test_buffers_of_inputs_may_be_taken(named: Named) -> None:
     ("name", "sizes"),
     [
         ("softmax", (2, 9001)),
-        ("all reducers", (40, 70)),
-        ("batch norm", (600, 40)),
-        ("a layer norm's gradient", (300, 33)),
-        ("a softmax in the middle", (2, 300, 40)),
+        ("all reducers", (9, 70)),
+        ("batch norm", (600, 9)),
+        ("a layer norm's gradient", (70, 33)),
+        ("a softmax in the middle", (2, 300, 9)),
     ],
 )
 def test_nothing_races(name: str, sizes: tuple[int, ...]) -> None:

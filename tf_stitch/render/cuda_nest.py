@@ -64,10 +64,27 @@ class StagePrinter:
     def _declared(self) -> list[str]:
         return [f"__shared__ {type_} {name}[{count}];" for type_, name, count in self.slots()]
 
+    def _told(self) -> str:
+        """The schedule, for who reads the code."""
+        s = self.schedule
+        who = {
+            Mapping.ELEMENTS: f"{s.vector} elements to a thread" if s.vector > 1 else "an element to a thread",
+            Mapping.WARPS: f"a row to {s.lanes} lanes of a warp" if s.lanes > 1 else "a row to a thread",
+            Mapping.BLOCKS: "a row to a block" if s.piece is None else "a row to a block, in pieces",
+            Mapping.SPLIT: "a piece of a row to a block" if self._has_sweep() else "a row to a block",
+            Mapping.COLUMNS: f"{s.lanes} columns to a block" + ("" if s.piece is None else ", in pieces"),
+            Mapping.COLUMNS_SPLIT: (
+                f"a piece of {s.lanes} columns to a block" if self._has_sweep() else f"{s.lanes} columns to a block"
+            ),
+        }[s.mapping]
+        tiles = f"; tiles in {s.home.value}" if self.nest.tiles else ""
+        return f"// {who[0].upper()}{who[1:]}{tiles}."
+
     def alone(self) -> list[str]:
         """The stage as the only one of its phase."""
         units, head = self._units()
         return [
+            self._told(),
             *self._declared(),
             *head,
             f"for (i64 unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{",
@@ -81,9 +98,9 @@ class StagePrinter:
         declare: whether with its slots.
         """
         units, head = self._units()
-        head = [*(self._declared() if declare else []), *head]
+        head = [self._told(), *(self._declared() if declare else []), *head]
         loop = [f"for (; unit < {units}; unit += gridDim.x) {{", *self._unit(), "}", f"unit -= {units};"]
-        return ["{", *indented([*head, *loop]), "}"] if head else loop
+        return ["{", *indented([*head, *loop]), "}"]
 
     def _units(self) -> tuple[str, list[str]]:
         """How many there are, and the lines that stand before the loop."""
@@ -155,7 +172,8 @@ class StagePrinter:
         """Coordinates of the unit, or of the thread in it."""
         s, unit = self.schedule, self._cast("unit")
         if s.mapping is Mapping.ELEMENTS:
-            n = f"({unit} * {THREADS} + thread)" + (f" * {s.vector}" if s.vector > 1 else "")
+            n = f"{unit} * {THREADS} + thread"
+            n = f"({n}) * {s.vector}" if s.vector > 1 else n
             return [f"const {self.index} {'element' if self.nest.outer else 'n'} = {n};"]
         of_piece = s.split and self._has_sweep()
         if s.down:
@@ -442,18 +460,14 @@ class StagePrinter:
             return ["#pragma unroll 4", head, *indented(step), "}"]
         length = product(self.nest.inner)
         exact = length.is_static and length.coefficient == s.steps * s.lanes * s.vector
+        place = f"{lane}{vector}" if s.steps == 1 else f"(k * {s.lanes} + {lane}){vector}"
+        if exact:
+            step = [f"const int n = {place};", *step]
+        else:
+            step = _guard(f"if (const int n = {place}; n < {self.length}) ", step)
         if s.steps == 1:
-            guard = "" if exact else f"if (n < {self.length}) "
-            return ["{", f"  const int n = {lane}{vector};", *indented(_guard(guard, step)), "}"]
-        place = f"(k * {s.lanes} + {lane}){vector}"
-        guard = "" if exact else f"if (n < {self.length}) "
-        return [
-            "#pragma unroll",
-            f"for (int k = 0; k < {s.steps}; ++k) {{",
-            f"  const int n = {place};",
-            *indented(_guard(guard, step)),
-            "}",
-        ]
+            return ["{", *indented(step), "}"] if exact else step
+        return ["#pragma unroll", f"for (int k = 0; k < {s.steps}; ++k) {{", *indented(step), "}"]
 
 
 def _accesses(statements: Sequence[Statement]) -> list[Load | Store]:
