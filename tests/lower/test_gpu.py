@@ -20,7 +20,7 @@ from tf_stitch.lower.gpu import Built, GpuSchedules, Home, Mapping, Version, rel
 from tf_stitch.lower.gpu_launch import MOST_BLOCKS, evaluate
 from tf_stitch.lower.gpu_steps import BlockBarrier, EachPiece, GridBarrier, Part, Step
 from tf_stitch.lower.gpu_verify import verify_gpu
-from tf_stitch.lower.kernel import Kernel
+from tf_stitch.lower.kernel import Kernel, Load, Place, statements
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.groups import plan_groups
@@ -146,6 +146,21 @@ def test_pieces_follow_from_the_length_of_the_row_alone() -> None:
         Mapping.SPLIT,
         Mapping.BLOCKS,
     }
+
+
+def test_columns_of_rows_that_are_read_anyway_are_joined_with_them() -> None:
+    """A layer norm's gradient reads what it is given once."""
+    version = chosen(BODIES["a layer norm's gradient of 96"], N=4096)
+    assert [(s.mapping, s.joined) for s in version.schedules] == [
+        (Mapping.BLOCKS, True),
+        (Mapping.COLUMNS_SPLIT, True),
+    ]
+    ((number, joint),) = version.joints
+    assert number == 0
+    loads = [s.access.buffer for s in statements(joint.nest) if isinstance(s, Load)]
+    assert sorted(b.name for b in loads if b.place is Place.INPUT) == ["v_in", "v_in_2"]
+    assert evaluate(version.variant.units, {"N": 4096}) == 256
+    assert evaluate(version.variant.units, {"N": 10}) == 3
 
 
 def test_what_is_loaded_again_is_kept() -> None:

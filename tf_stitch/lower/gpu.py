@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, product
+from tf_stitch.lower.gpu_joining import Joint, joint
 from tf_stitch.lower.gpu_launch import (
     CeilDiv,
     Condition,
@@ -36,7 +37,6 @@ from tf_stitch.lower.gpu_launch import (
     Larger,
     Launch,
     Parameter,
-    Product,
     Variant,
     ceil_div,
     times,
@@ -47,12 +47,14 @@ from tf_stitch.lower.gpu_steps import (
     Combine,
     Deposit,
     EachPiece,
+    EachRow,
     Fold,
     FoldKept,
     GridBarrier,
     Keep,
     Part,
     Publish,
+    PublishDown,
     RunFinish,
     RunSweep,
     Stage,
@@ -87,6 +89,8 @@ _TILE_REGISTERS = 64  # of a thread, for what is kept of a row
 _MOST_PIECES = 1024  # of a row: 32 to each lane, when they are combined
 _ROWS_OF_THREAD = 32  # down a column, of the shortest piece
 _MOST_PIECES_DOWN = 128
+_ROWS_OF_JOINT = 4  # of the shortest piece of rows that are joined with their columns
+_MOST_JOINT_PIECES = 256
 _SHARED_RESERVE = 4096  # bytes: for what warps leave for each other
 SMALL = 2**31 - 2**16  # elements that an `int` counts, with some to spare for the last threads of a grid
 _MOST_VERSIONS = 6
@@ -122,6 +126,7 @@ class GpuSchedule:
     vector: neighbours that a thread takes at a time. lanes: threads side by side, along a row; for COLUMNS, across.
     steps: how often they go on along the row, where the loop is unrolled; else 0.
     piece: elements of a row in a piece, for COLUMNS along the column; None where a row is one piece.
+    joined: BLOCKS, a unit being a piece of the rows, with the first sweep of the next nest; COLUMNS_SPLIT without that.
     """
 
     mapping: Mapping
@@ -130,6 +135,7 @@ class GpuSchedule:
     steps: int = 0
     piece: Formula | None = None
     home: Home = Home.REGISTERS
+    joined: bool = False
 
     @property
     def down(self) -> bool:
@@ -145,7 +151,7 @@ class Version:
     """A kernel as it is for some shapes: one entry of the source.
 
     kernel: with tiles for what is loaded again. schedules: of its nests. parts: what a block does.
-    wide: whether indices may pass 2^31.
+    wide: whether indices may pass 2^31. joints: by the number of the rows' nest.
     """
 
     variant: Variant
@@ -153,6 +159,11 @@ class Version:
     schedules: tuple[GpuSchedule, ...]
     parts: tuple[Part, ...]
     wide: bool
+    joints: tuple[tuple[int, Joint], ...] = ()
+
+    def nest_of(self, stage: Stage) -> Nest:
+        """The nest that the stage is a part of: where it is joined with the next one, the joint one."""
+        return dict(self.joints)[stage.nest].nest if stage.nest in dict(self.joints) else self.kernel.nests[stage.nest]
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,8 @@ def schedule_gpu(kernel: Kernel, target: GpuTarget) -> GpuSchedules:
     """How a kernel, as `lower.common` makes it, runs on a GPU."""
     kernel = replace(kernel, forwards=_forwards(kernel))
     choices = [_alternatives(nest, kernel, target) for nest in kernel.nests]
+    if len(choices) <= _MANY_NESTS:
+        _join(kernel, choices)
     questions = _questions(choices)
     small = _small(kernel)
     drafts = [(q, [_first(c, q) for c in choices]) for q in questions]
@@ -226,6 +239,7 @@ class _Alternative:
     conditions: tuple[Condition, ...]
     nest: Nest
     schedule: GpuSchedule
+    joint: Joint | None = None
 
 
 def _questions(choices: Sequence[Sequence[_Alternative]]) -> list[tuple[Condition, ...]]:
@@ -254,9 +268,14 @@ def _version(
 ) -> Version:
     kernel = replace(kernel, nests=tuple(a.nest for a in chosen))
     schedules = tuple(a.schedule for a in chosen)
-    stages = [_stages(n, a.nest, a.schedule) for n, a in enumerate(chosen)]
+    joints = {n: a.joint for n, a in enumerate(chosen) if a.joint is not None}
+    stages = [
+        _joint_stages(n, joints[n], a.schedule) if n in joints else _stages(n, a.nest, a.schedule)
+        for n, a in enumerate(chosen)
+    ]
+    joined = frozenset(n + 1 for n in joints)
     tiled = frozenset(n for n, a in enumerate(chosen) if a.nest.tiles and a.schedule.home is Home.SHARED)
-    parts = with_block_barriers(in_phases(kernel.nests, stages, sources_of(kernel)), tiled)
+    parts = with_block_barriers(in_phases(kernel.nests, stages, sources_of(kernel), joined), tiled)
     shared: Formula = _ZERO
     for n in sorted(tiled):
         bytes_ = tile_bytes(kernel.nests[n])
@@ -271,7 +290,7 @@ def _version(
         shared=shared,
         scratch=total([_rounded(size, 256) for _, size in scratch_of(kernel, schedules)]),
     )
-    return Version(variant, kernel, schedules, parts, wide)
+    return Version(variant, kernel, schedules, parts, wide, tuple(joints.items()))
 
 
 def _registers(chosen: Sequence[_Alternative]) -> int:
@@ -374,10 +393,13 @@ def tiles_name(nest: int, tile: Buffer) -> str:
 def pieces(nest: Nest, s: GpuSchedule) -> Formula:
     """How many a row has, or a column."""
     assert s.piece is not None
-    length = product(nest.inner)
-    if isinstance(s.piece, Dim) and s.piece.is_static:
-        return ceil_div(length, s.piece.coefficient)
-    return CeilDiv(length, s.piece)
+    return _in_pieces(product(nest.inner), s.piece)
+
+
+def _in_pieces(length: Dim, piece: Formula) -> Formula:
+    if isinstance(piece, Dim) and piece.is_static:
+        return ceil_div(length, piece.coefficient)
+    return CeilDiv(length, piece)
 
 
 # -- stages ----------------------------------------------------------------------------------------------------
@@ -406,6 +428,9 @@ def units_of(nest: Nest, s: GpuSchedule) -> Formula:
             return ceil_div(rows * product(nest.inner), THREADS * s.vector)
         case Mapping.WARPS:
             return ceil_div(rows, THREADS // s.lanes)
+        case Mapping.BLOCKS if s.joined:
+            assert s.piece is not None
+            return _in_pieces(rows, s.piece)
         case Mapping.BLOCKS:
             return rows
         case Mapping.SPLIT:
@@ -445,6 +470,19 @@ def _of_pieces(s: GpuSchedule, reductions: Sequence[int]) -> list[Step]:
     return [FoldKept(r) for r in reductions]
 
 
+def _joint_stages(number: int, joint: Joint, s: GpuSchedule) -> list[list[Stage]]:
+    """Each row of a piece goes through all sweeps, the last of them the next nest's first."""
+    nest, last = joint.nest, len(joint.nest.sweeps) - 1
+    body: list[Step] = []
+    for sweep in range(last):
+        body += _whole(nest, replace(s, piece=None), sweep)
+    if nest.finish:
+        body.append(RunFinish())
+    body.append(RunSweep(last))
+    steps = (EachRow(tuple(body)), *map(PublishDown, joint.reductions))
+    return [[Stage(number, units_of(nest, s), steps)]]
+
+
 def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> list[list[Stage]]:
     stages: list[list[Stage]] = []
     for sweep in range(len(nest.sweeps)):
@@ -462,7 +500,7 @@ def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> li
             stages.append([finish])
         else:
             stages[-1].append(finish)
-    return stages
+    return stages[1:] if s.joined else stages
 
 
 def _read_in(nest: Nest, sweep: int) -> list[int]:
@@ -552,6 +590,35 @@ def _columns(nest: Nest, target: GpuTarget) -> list[_Alternative]:
     return _until_sure([*found, _Alternative((), nest, split)])
 
 
+def _join(kernel: Kernel, choices: list[list[_Alternative]]) -> None:
+    """Adds, in front of all others, that a nest and the one behind it are joined.
+
+    It is where a thread has registers for its part of a row, and of the columns' sums.
+    """
+    for number in range(len(kernel.nests) - 1):
+        rows, down = kernel.nests[number], kernel.nests[number + 1]
+        by_rows = bool(rows.reductions) and not choices[number][-1].schedule.down
+        found = joint(rows, down) if by_rows and choices[number + 1][-1].schedule.down else None
+        if found is None:
+            continue
+        found = replace(found, nest=_keeping_loads(found.nest))
+        vector = _vector(found.nest)
+        of_element = len(tiles_in_place(found.nest)) + len(found.reductions)
+        steps = min(_STEPS, _TILE_REGISTERS // (vector * of_element))
+        length = product(rows.inner)
+        reach = THREADS * vector * steps
+        if not steps or (length.is_static and length.coefficient > reach):
+            continue
+        conditions = () if length.is_static else (Condition(length, Dim(reach)),)
+        fitting = -(-length.coefficient // (THREADS * vector)) if length.is_static else steps
+        piece = _piece(product(rows.outer), 1, _ROWS_OF_JOINT, _MOST_JOINT_PIECES)
+        in_rows = GpuSchedule(Mapping.BLOCKS, vector, THREADS, max(1, fitting), piece, joined=True)
+        in_columns = GpuSchedule(Mapping.COLUMNS_SPLIT, 1, _lanes(length, 1), 0, piece, joined=True)
+        others = [a for a in choices[number] if a.schedule.mapping is not Mapping.WARPS]  # those are shorter still
+        choices[number] = _until_sure([_Alternative(conditions, rows, in_rows, found), *others])
+        choices[number + 1] = _until_sure([_Alternative(conditions, down, in_columns), *choices[number + 1]])
+
+
 def _lanes(length: Dim, vector: int) -> int:
     """As many lanes as a row has vectors, in a power of two; a warp's where it is longer or not known."""
     if not length.is_static:
@@ -565,7 +632,7 @@ def _piece(length: Dim, unit: int, shortest: int, most: int) -> Formula:
     even = ceil_div(length, most * unit)
     if isinstance(even, Dim) and even.is_static:
         return Dim(max(shortest, even.coefficient * unit))
-    return Larger(Dim(shortest), Product((Dim(unit), even)))
+    return Larger(Dim(shortest), times(Dim(unit), even))
 
 
 def _vector(nest: Nest) -> int:

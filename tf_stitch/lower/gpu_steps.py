@@ -23,7 +23,7 @@ next write to the same place. Shuffles within a warp (Fold) need none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tf_stitch.lower.gpu_launch import Formula
@@ -116,7 +116,35 @@ class EachPiece:
     body: tuple[Step, ...]
 
 
-Step = RunSweep | Fold | Deposit | Collect | Keep | FoldKept | Publish | Combine | RunFinish | BlockBarrier | EachPiece
+@dataclass(frozen=True, slots=True)
+class EachRow:
+    """For each row of the unit, in order: of a nest that another one is joined with (`lower.gpu_joining`)."""
+
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishDown:
+    """What the rows of the unit leave in each column goes to scratch: a reduction of the joint nest."""
+
+    reduction: int
+
+
+Step = (
+    RunSweep
+    | Fold
+    | Deposit
+    | Collect
+    | Keep
+    | FoldKept
+    | Publish
+    | PublishDown
+    | Combine
+    | RunFinish
+    | BlockBarrier
+    | EachPiece
+    | EachRow
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +163,7 @@ def flat(body: Sequence[Step]) -> Iterator[Step]:
     """All steps, those of pieces included."""
     for step in body:
         yield step
-        if isinstance(step, EachPiece):
+        if isinstance(step, EachPiece | EachRow):
             yield from flat(step.body)
 
 
@@ -208,8 +236,8 @@ def _barred(nest: int, body: tuple[Step, ...], state: SharedState) -> tuple[Step
     for _ in range(2):
         found: list[Step] = []
         for step in body:
-            if isinstance(step, EachPiece):
-                step = EachPiece(_barred(nest, step.body, state))
+            if isinstance(step, EachPiece | EachRow):
+                step = replace(step, body=_barred(nest, step.body, state))
             elif state.conflict(nest, step):
                 found.append(BlockBarrier())
                 state.wait()
@@ -223,20 +251,25 @@ def _barred(nest: int, body: tuple[Step, ...], state: SharedState) -> tuple[Step
 
 
 def in_phases(
-    nests: Sequence[Nest], stages: Sequence[Sequence[Sequence[Stage]]], sources: Mapping[int, set[int]]
+    nests: Sequence[Nest],
+    stages: Sequence[Sequence[Sequence[Stage]]],
+    sources: Mapping[int, set[int]],
+    joined: Container[int] = (),
 ) -> list[Part]:
     """All stages, each as early as it may run; a barrier of the grid between those that wait and those waited for.
 
     stages: of each nest; those that do not wait for each other together. A stage waits for the one before of its nest;
     the first for the last of every earlier nest that stores what this one reads, reads what it stores, or stores what
-    it does. sources: `nests.sources_of`.
+    it does. sources: `nests.sources_of`. joined: nests whose first sweep is part of the nest before.
     """
     phase_of: list[int] = []  # of each nest's last stage
     phases: list[list[Stage]] = []
     touched: list[tuple[set[Memory], set[Memory]]] = []
-    for nest, its_stages in zip(nests, stages, strict=True):
+    for number, (nest, its_stages) in enumerate(zip(nests, stages, strict=True)):
         stores, reads = stored_by(nest, sources), read_by(nest)
-        first = 0
+        if number + 1 in joined:
+            reads |= read_by(nests[number + 1])
+        first = phase_of[-1] + 1 if number in joined else 0
         for (earlier_stores, earlier_reads), phase in zip(touched, phase_of, strict=True):
             if earlier_stores & reads or earlier_reads & stores:
                 first = max(first, phase + 1)
@@ -247,8 +280,8 @@ def in_phases(
         phase_of.append(first + len(its_stages) - 1)
         touched.append((stores, reads))
     parts: list[Part] = []
-    for number, phase in enumerate(phases):
-        if number:
+    for position, phase in enumerate(phases):
+        if position:
             parts.append(GridBarrier())
         parts += phase
     return parts

@@ -26,11 +26,13 @@ from tf_stitch.lower.gpu_steps import (
     Combine,
     Deposit,
     EachPiece,
+    EachRow,
     Fold,
     FoldKept,
     GridBarrier,
     Keep,
     Publish,
+    PublishDown,
     RunFinish,
     RunSweep,
     Stage,
@@ -62,8 +64,10 @@ def verify_gpu(schedules: GpuSchedules, target: GpuTarget) -> None:
             verify_kernel(version.kernel)
             for number, (nest, schedule) in enumerate(zip(version.kernel.nests, version.schedules, strict=True)):
                 with naming(f"nest {number}"):
-                    _verify_schedule(nest, schedule)
-                    _verify_steps(nest, schedule, [p for p in version.parts if _is_of(p, number)])
+                    joint = dict(version.joints).get(number)
+                    whole = joint.nest if joint else nest
+                    _verify_schedule(whole, schedule)
+                    _verify_steps(whole, schedule, [p for p in version.parts if _is_of(p, number)])
             _verify_shared(version)
             _verify_grid(version)
             _verify_limits(version, target)
@@ -86,11 +90,11 @@ def _verify_schedule(nest: Nest, s: GpuSchedule) -> None:
     check(not s.down or (s.vector == 1 and not nest.tiles), f"{s}: down columns there are no tiles and no vectors")
     check(s.home is not Home.REGISTERS or not nest.tiles or s.steps > 0, f"{s}: registers are counted by the compiler")
     if s.home is Home.REGISTERS and nest.tiles:
-        check(not s.split and s.piece is None, f"{s}: registers are a thread's, for one row")
+        check(not s.split and (s.piece is None or s.joined), f"{s}: registers are a thread's, for one row")
     if s.steps and product(nest.inner).is_static:
         reach = s.steps * s.lanes * s.vector
         check(reach >= product(nest.inner).coefficient, f"{s}: the steps reach the end of the row")
-    if s.piece is not None and not s.down:
+    if s.piece is not None and not s.down and not s.joined:
         unit = s.lanes * s.vector
         for symbols in sampled_symbols(sorted({x for d in nest.inner for x in d.symbols})):
             whole = evaluate(s.piece, symbols) % unit == 0
@@ -112,7 +116,8 @@ def _verify_steps(nest: Nest, s: GpuSchedule, stages: Sequence[Stage | GridBarri
     """Sweeps in order, and their reductions combined before they are read."""
     found = [step for stage in stages if isinstance(stage, Stage) for step in flat(stage.body)]
     sweeps = [step.sweep for step in found if isinstance(step, RunSweep)]
-    check(sweeps == list(range(len(nest.sweeps))), f"sweeps run once each, in order, and not {sweeps}")
+    first = int(s.joined and s.down)  # the nest before has done it
+    check(sweeps == list(range(first, len(nest.sweeps))), f"sweeps run once each, in order, and not {sweeps}")
     check(bool(nest.finish) == any(isinstance(step, RunFinish) for step in found), "what is left to finish is finished")
     for stage in stages:
         assert isinstance(stage, Stage)
@@ -144,6 +149,11 @@ def _verify_known(nest: Nest, s: GpuSchedule, body: Sequence[Step], known: set[i
             case EachPiece(inner):
                 _verify_known(nest, s, inner, known, in_piece=True)
                 kept |= {e.reduction for e in inner if isinstance(e, Keep)}
+            case EachRow(inner):
+                _verify_known(nest, s, inner, known, in_piece=False)
+                parts |= {n for n, r in enumerate(nest.reductions) if r.sweep == len(nest.sweeps) - 1}
+            case PublishDown(number):
+                check(number in parts and s.joined, f"{step}: there is something to leave")
             case Combine(number):
                 kept.add(number)
             case FoldKept(number):
@@ -195,7 +205,7 @@ def _walk_shared(nest: int, body: Sequence[Step], state: _Shared, tiled: set[int
                 state.written.clear()
                 state.read.clear()
                 state.tiles.clear()
-            case EachPiece(inner):
+            case EachPiece(inner) | EachRow(inner):
                 for _ in range(2):
                     _walk_shared(nest, inner, state, tiled)
             case RunSweep() if nest in tiled:
@@ -217,7 +227,7 @@ def _verify_grid(version: Version) -> None:
             stored, read, published = {}, {}, set()
             continue
         number = part.nest
-        nest = version.kernel.nests[number]
+        nest = version.nest_of(part)
         for memory in read_by(nest):
             others = stored.get(memory, set()) - {number}
             check(not others, f"nest {number}: a barrier of the grid behind nests {others}, which store {memory}")
@@ -230,6 +240,8 @@ def _verify_grid(version: Version) -> None:
             match step:
                 case Publish(reduction):
                     published.add((number, reduction))
+                case PublishDown(reduction):
+                    published.add((number + 1, reduction - dict(version.joints)[number].first))
                 case Combine(reduction):
                     waits = (number, reduction) in published
                     check(not waits, f"nest {number}: a barrier of the grid between Publish and {step}")
@@ -272,7 +284,7 @@ def static_shared_bytes(version: Version) -> int:
     for part in version.parts:
         if isinstance(part, GridBarrier):
             continue
-        nest, s = version.kernel.nests[part.nest], version.schedules[part.nest]
+        nest, s = version.nest_of(part), version.schedules[part.nest]
         deposits = [step for step in flat(part.body) if isinstance(step, Deposit)]
         count = THREADS if s.down else THREADS // WARP
         found += sum(-(-nest.reductions[d.reduction].dtype.size * count // 16) * 16 for d in deposits)

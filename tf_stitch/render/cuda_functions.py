@@ -46,7 +46,9 @@ class Functions:
         for part in version.parts:
             if isinstance(part, Stage):
                 self.stages[part.nest].append(part)
-        alone = frozenset(n for n, s in enumerate(schedules) if nests[n].tiles and s.home is not Home.REGISTERS)
+        alone = frozenset(
+            n for n, s in enumerate(schedules) if s.joined or (nests[n].tiles and s.home is not Home.REGISTERS)
+        )
         keys = [(_alike(s), self._bodies(n), self._constants(nests[n])) for n, s in enumerate(schedules)]
         units = [s.vector if s.mapping is Mapping.ELEMENTS else 0 for s in schedules]
         self.forms, self.uses = forms_of(nests, keys, units, alone)
@@ -78,8 +80,8 @@ class Functions:
 
     def printer(self, stage: Stage) -> StagePrinter:
         """Of a stage where it stands."""
-        nest, schedule = self.version.kernel.nests[stage.nest], self.version.schedules[stage.nest]
-        return StagePrinter(stage, nest, schedule, self.index, self.constant)
+        nest, schedule = self.version.nest_of(stage), self.version.schedules[stage.nest]
+        return StagePrinter(stage, nest, schedule, self.index, self.constant, dict(self.version.joints).get(stage.nest))
 
     def lines(self) -> list[str]:
         """The functions."""

@@ -11,12 +11,15 @@ for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from tf_stitch.ir.types import Dim, product
 from tf_stitch.lower.gpu import THREADS, GpuSchedule, Home, Mapping, parts_name, tiles_name
+from tf_stitch.lower.gpu_joining import Joint
 from tf_stitch.lower.gpu_launch import Larger, ceil_div
 from tf_stitch.lower.gpu_steps import (
     BlockBarrier,
@@ -24,10 +27,12 @@ from tf_stitch.lower.gpu_steps import (
     Combine,
     Deposit,
     EachPiece,
+    EachRow,
     Fold,
     FoldKept,
     Keep,
     Publish,
+    PublishDown,
     RunFinish,
     RunSweep,
     Stage,
@@ -47,12 +52,21 @@ _ZERO = Dim(0)
 class StagePrinter:
     """Prints one stage. index: "int" or "i64", what counts elements. constant: see Scope."""
 
-    def __init__(self, stage: Stage, nest: Nest, schedule: GpuSchedule, index: str, constant: frozenset[int]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        nest: Nest,
+        schedule: GpuSchedule,
+        index: str,
+        constant: frozenset[int],
+        joint: Joint | None = None,
+    ) -> None:
         self.stage = stage
         self.nest = nest
         self.schedule = schedule
         self.index = index
-        self.scope = Scope(nest, schedule, constant)
+        self.joint = joint
+        self.scope = Scope(nest, schedule, constant, joint.reductions if joint else ())
         self.down = schedule.down
         self.rows_of_threads = THREADS // schedule.lanes  # for COLUMNS: threads one below the other
         self.length = dim(product(nest.inner))
@@ -77,6 +91,8 @@ class StagePrinter:
                 f"a piece of {s.lanes} columns to a block" if self._has_sweep() else f"{s.lanes} columns to a block"
             ),
         }[s.mapping]
+        if self.joint:
+            who = "some rows to a block, and what they add to their columns"
         tiles = f"; tiles in {s.home.value}" if self.nest.tiles else ""
         return f"// {who[0].upper()}{who[1:]}{tiles}."
 
@@ -105,6 +121,8 @@ class StagePrinter:
     def _units(self) -> tuple[str, list[str]]:
         """How many there are, and the lines that stand before the loop."""
         units = formula(self.stage.units)
+        if self.joint:
+            return "units", [*self._of_stage(), f"const i64 units = ({self._rows} + piece_length - 1) / piece_length;"]
         if self.schedule.split and self._has_sweep():
             rows = self._groups() if self.down else self._rows
             return "units", [*self._of_stage(), f"const i64 units = {f'{rows} * ' if rows != '1' else ''}i64(pieces);"]
@@ -114,10 +132,9 @@ class StagePrinter:
 
     def _unit(self) -> list[str]:
         """What is done for a unit."""
-        coordinates, cut = self._coordinates()
-        used = [s for step in flat(self.stage.body) for s in self._statements(step)]
-        pointers = self.scope.point(used, coordinates)
-        lines = [*cut, *pointers, *self._steps(self.stage.body)]
+        if self.joint:
+            return indented([*self._where(), *self._steps(self.stage.body)])
+        lines = [*self._head(), *self._steps(self.stage.body)]
         guard = ""
         rows = product(self.nest.outer)
         if self.schedule.mapping is Mapping.ELEMENTS:
@@ -125,6 +142,12 @@ class StagePrinter:
         elif self.schedule.mapping is Mapping.WARPS and rows.coefficient % (THREADS // self.schedule.lanes):
             guard = f"if (row < {self._rows}) "
         return indented([*self._where(), *self._tiles(), *_guard(guard, lines)])
+
+    def _head(self) -> list[str]:
+        """Coordinates, and pointers to the row."""
+        coordinates, cut = self._coordinates()
+        used = [s for step in flat(self.stage.body) for s in self._statements(step)]
+        return [*cut, *self.scope.point(used, coordinates)]
 
     def _of_stage(self) -> list[str]:
         """What is the same for all units."""
@@ -183,6 +206,10 @@ class StagePrinter:
             line = f"const {self.index} row = {unit} * {per_block} + thread / {s.lanes};"
             together = [f"const u32 together = __ballot_sync(whole_warp, row < {self._rows});"]
             return [line, *(together if self._partial_warps() else [])]
+        if self.joint:
+            rows = self._cast(self._rows)
+            end = f"begin + piece_length < {rows} ? begin + piece_length : {rows}"
+            return [f"const {self.index} begin = {unit} * piece_length;", f"const {self.index} end = {end};"]
         row = f"{unit} / pieces" if of_piece else unit
         lines = [f"const {self.index} row = {row};"] if self.nest.outer else []
         return lines + self._piece(of_piece, unit)
@@ -284,10 +311,7 @@ class StagePrinter:
         s = self.schedule
         lines: list[str] = []
         if s.home is Home.REGISTERS:
-            for tile in self.nest.tiles:
-                type_ = register(tile.dtype)
-                type_ = type_ if s.vector == 1 else f"Pack<{type_}, {s.vector}>"
-                lines.append(f"{type_} {tile.name}{f'[{s.steps}]' if s.steps > 1 else ''};")
+            lines += [self._of_thread(register(tile.dtype), tile.name) for tile in self.nest.tiles]
         elif s.home is Home.SCRATCH and self._has_sweep():
             used = {s.access.buffer for step in flat(self.stage.body) for s in _accesses(self._statements(step))}
             row = f" + row * {self._cast(self.length)}" if self.nest.outer else ""
@@ -317,6 +341,10 @@ class StagePrinter:
                 return self._sweep(number, piece)
             case EachPiece(body):
                 return self._each_piece(body)
+            case EachRow(body):
+                return self._each_row(body)
+            case PublishDown(number):
+                return self._publish_down(number)
             case BlockBarrier():
                 return ["__syncthreads();"]
             case RunFinish():
@@ -404,6 +432,33 @@ class StagePrinter:
             "}",
         ]
 
+    def _each_row(self, body: tuple[Step, ...]) -> list[str]:
+        assert self.joint is not None
+        lines: list[str] = []
+        for number in self.joint.reductions:
+            r, type_, _ = self._reduction(number)
+            neutral = self._neutral(r)
+            part, vector = f"{r.name}_part", self.schedule.vector
+            lines.append(self._of_thread(type_, part))
+            each = f"for (auto& part : {part}) " if self.schedule.steps > 1 else ""
+            one = "part" if each else part
+            lines.append(f"{each}for (auto& x : {one}.v) x = {neutral};" if vector > 1 else f"{each}{one} = {neutral};")
+        head = f"for ({self.index} row = begin; row < end; ++row) {{"
+        return [*lines, head, *indented([*self._tiles(), *self._head(), *self._steps(body)]), "}"]
+
+    def _publish_down(self, number: int) -> list[str]:
+        r, _, _ = self._reduction(number)
+        parts = parts_name(self.stage.nest + 1, replace(r, name=r.name.removesuffix("_down")))
+        part = f"{r.name}_part" + ("[k]" if self.schedule.steps > 1 else "")
+        store = f"store({parts} + {self._cast('unit')} * {self._cast(self.length)} + n, {part});"
+        return self._along([store], in_piece=False)
+
+    def _of_thread(self, type_: str, name: str) -> str:
+        """The declaration of registers for each of a thread's elements."""
+        s = self.schedule
+        type_ = type_ if s.vector == 1 else f"Pack<{type_}, {s.vector}>"
+        return f"{type_} {name}{f'[{s.steps}]' if s.steps > 1 else ''};"
+
     def _finish(self) -> list[str]:
         s = self.schedule
         if self.down:
@@ -419,8 +474,8 @@ class StagePrinter:
         lines = self.scope.scalars(sweep.row)
         lines += [
             f"{register(r.dtype)} {r.name}_part = {self._neutral(r)};"
-            for r in self.nest.reductions
-            if r.sweep == number
+            for n, r in enumerate(self.nest.reductions)
+            if r.sweep == number and n not in self.scope.down
         ]
         inner, cut = self._inner()
         turn = "k" if s.steps > 1 else ""
@@ -462,7 +517,7 @@ class StagePrinter:
         exact = length.is_static and length.coefficient == s.steps * s.lanes * s.vector
         place = f"{lane}{vector}" if s.steps == 1 else f"(k * {s.lanes} + {lane}){vector}"
         if exact:
-            step = [f"const int n = {place};", *step]
+            step = [f"const int n = {place};", *step] if any(re.search(r"\bn\b", line) for line in step) else step
         else:
             step = _guard(f"if (const int n = {place}; n < {self.length}) ", step)
         if s.steps == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from tf_stitch.ir.types import ONE, Dim, DType
 from tf_stitch.lower.gpu import GpuSchedule, Home
@@ -48,10 +48,11 @@ def combined(reducer: str, dtype: DType, one: str, other: str) -> str:
 class Scope:
     """The names of one nest, as its part of a stage is printed.
 
-    constant: inputs that nothing writes during the launch. tile_names: what tiles are called in memory.
+    constant: inputs that nothing writes during the launch. down: reductions that have a sum for each element of a row.
     """
 
-    def __init__(self, nest: Nest, schedule: GpuSchedule, constant: frozenset[int]) -> None:
+    def __init__(self, nest: Nest, schedule: GpuSchedule, constant: frozenset[int], down: Container[int] = ()) -> None:
+        self.down = down
         self.nest = nest
         self.schedule = schedule
         self.constant = constant
@@ -191,7 +192,9 @@ class Scope:
                 case Accumulate(number, value):
                     reduction = self.nest.reductions[number]
                     operand = self.elements.get(value, value)
-                    body.append(combined(reduction.reducer, reduction.dtype, f"{reduction.name}_part", operand))
+                    part = f"{reduction.name}_part"
+                    part = self._in_registers(part, turn) if number in self.down else part
+                    body.append(combined(reduction.reducer, reduction.dtype, part, operand))
                 case Store(access, value, _):
                     self._element_store(access, value, inner, linear, turn, before, body, after)
         if vector == 1:
@@ -205,7 +208,7 @@ class Scope:
         vector, type_ = self.schedule.vector, register(access.buffer.dtype)
         if access.buffer.place is Place.TILE:
             if self.schedule.home is Home.REGISTERS:
-                self.elements[name] = self._in_registers(access.buffer, turn)
+                self.elements[name] = self._in_registers(access.buffer.name, turn)
                 return []
             function, address = "load", f"{access.buffer.name} + {linear}"
             whole = vector > 1
@@ -221,8 +224,8 @@ class Scope:
         body.append(line)
         return []
 
-    def _in_registers(self, tile: Buffer, turn: str) -> str:
-        place = f"{tile.name}[{turn}]" if turn else tile.name
+    def _in_registers(self, name: str, turn: str) -> str:
+        place = f"{name}[{turn}]" if turn else name
         return place if self.schedule.vector == 1 else f"{place}.v[e]"
 
     def _element_store(
@@ -239,7 +242,7 @@ class Scope:
         vector, buffer = self.schedule.vector, access.buffer
         value = self.elements.get(value, value)
         if buffer.place is Place.TILE and self.schedule.home is Home.REGISTERS:
-            body.append(f"{self._in_registers(buffer, turn)} = {value};")
+            body.append(f"{self._in_registers(buffer.name, turn)} = {value};")
             return
         in_tile = buffer.place is Place.TILE
         address = f"{buffer.name} + {linear}" if in_tile else self._address(access, inner)
