@@ -98,6 +98,7 @@ _MANY_NESTS = 6
 # Registers of a thread, assumed until the compiler has said how many it takes (`relaxed`): as a rule, and of kernels of
 # many nests or of elements that are much to hold.
 _REGISTERS = 64
+_MORE_REGISTERS = 80  # where nests are joined
 _MANY_REGISTERS = 128
 _MUCH = 64
 
@@ -297,12 +298,14 @@ def _registers(chosen: Sequence[_Alternative]) -> int:
     """What a thread may take, to begin with."""
 
     def held(a: _Alternative) -> int:
-        tiles = len(tiles_in_place(a.nest)) * a.schedule.steps if a.schedule.home is Home.REGISTERS else 0
-        loads = max(sum(isinstance(s, Load) for s in sweep.elements) for sweep in a.nest.sweeps)
-        return a.schedule.vector * (tiles + loads)
+        nest = a.joint.nest if a.joint else a.nest
+        kept = len(tiles_in_place(nest)) + (len(a.joint.reductions) if a.joint else 0)
+        loads = max(sum(isinstance(s, Load) for s in sweep.elements) for sweep in nest.sweeps)
+        return a.schedule.vector * (kept * a.schedule.steps + loads)
 
-    many = len(chosen) > _MANY_NESTS or any(held(a) > _MUCH for a in chosen)
-    return _MANY_REGISTERS if many else _REGISTERS
+    if len(chosen) > _MANY_NESTS or any(held(a) > _MUCH for a in chosen):
+        return _MANY_REGISTERS
+    return _MORE_REGISTERS if any(a.joint for a in chosen) else _REGISTERS
 
 
 def relaxed(schedules: GpuSchedules, target: GpuTarget, built: dict[str, Built]) -> GpuSchedules:

@@ -1,0 +1,59 @@
+"""Random bodies on a GPU: every version keeps its invariants, and computes what the body does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import event, given
+
+from tests.fuzz.bodies import Case, cases
+from tests.fuzz.settings import tries
+from tests.fuzz.test_bodies import assert_alike
+from tests.lower.emulated import LoweredForGpu, emulated, lowered_for_gpu
+from tf_stitch.errors import Unsupported
+from tf_stitch.lower import interp
+from tf_stitch.runtime.reference import GuardFailed
+
+
+def _lowered(case: Case) -> LoweredForGpu | None:
+    try:
+        made = lowered_for_gpu(case.body)
+    except Unsupported as refused:
+        event(f"refused: {refused.reason.name}")
+        return None
+    for version in made.schedules.versions:
+        for schedule in version.schedules:
+            event(schedule.mapping.value + (", joined" if schedule.joined else ""))
+    return made
+
+
+@tries(200)
+@given(cases())
+def test_versions_keep_their_invariants_and_what_is_computed(case: Case) -> None:
+    made = _lowered(case)
+    if made is None:
+        return
+    try:
+        wanted = interp.run(made.kernel, case.inputs)
+    except GuardFailed:
+        event("guarded")
+        return
+    for version in made.schedules.versions:
+        assert_alike(interp.run(version.kernel, case.inputs), wanted, case.body)
+
+
+@pytest.mark.slow
+@tries(300)
+@given(cases())
+def test_kernels_on_the_emulator_compute_what_the_body_does(case: Case) -> None:
+    made = _lowered(case)
+    if made is None:
+        return
+    try:
+        wanted = interp.run(made.kernel, case.inputs)
+    except GuardFailed:
+        event("guarded")
+        return
+    kernel = emulated(made)
+    for number, variant in enumerate(kernel.variants(case.inputs)):
+        for seed in (None, number + 1):
+            assert_alike(kernel(case.inputs, variant, seed=seed), wanted, case.body)
