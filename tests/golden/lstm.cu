@@ -41,9 +41,9 @@ lstm_0(
       const f32 add_3 = add_in_3 + add_in_2_4;
       const f32 tanh_2 = tanh(add_3);
       const f32 mul = sigmoid_2 * tanh_2;
-      const f32 add_in_2 = load_constant(add_in_at__ + n);
+      const f32 add_in_2_value = load_constant(add_in_at__ + n);
       const f32 add_in_2_3 = load_constant(add_in_2_at__ + n);
-      const f32 add_2 = add_in_2 + add_in_2_3;
+      const f32 add_2 = add_in_2_value + add_in_2_3;
       const f32 add_6 = add_5 + add_2;
       const f32 sigmoid_3 = sigmoid(add_6);
       const f32 mul_in = load(mul_in_at + n);
@@ -97,9 +97,9 @@ lstm_1(
       const f32 add_3 = add_in_3 + add_in_2_4;
       const f32 tanh_2 = tanh(add_3);
       const f32 mul = sigmoid_2 * tanh_2;
-      const f32 add_in_2 = load_constant(add_in_at__ + n);
+      const f32 add_in_2_value = load_constant(add_in_at__ + n);
       const f32 add_in_2_3 = load_constant(add_in_2_at__ + n);
-      const f32 add_2 = add_in_2 + add_in_2_3;
+      const f32 add_2 = add_in_2_value + add_in_2_3;
       const f32 add_6 = add_5 + add_2;
       const f32 sigmoid_3 = sigmoid(add_6);
       const f32 mul_in = load(mul_in_at + n);

@@ -243,6 +243,22 @@ def test_names_of_nodes_cannot_be_those_of_the_printer() -> None:
     agree(kernel, drawn(kernel), "odd names")
 
 
+def test_names_of_nodes_may_be_those_of_the_kernel() -> None:
+    """Of a symbol, of another node's output, of an input."""
+    for rows in ("N", 5):
+        b = BodyBuilder(FUNCTIONS, REDUCERS)
+        b.origin = "x"
+        value = x = b.input(TensorType(DType.F32, shape_of(rows, 40)))
+        for b.origin in ("N", "x_in", "mul_out", "mul", "sum_scratch", "sum"):
+            value = b.apply("neg", value)
+        b.origin = "mul"
+        total = b.reduce("sum", value, [1], keep_dims=True)
+        b.origin = "mul_out"
+        whole = b.reduce("sum", b.apply("mul", value, total), [0])
+        kernel = emulated(lowered_for_gpu(b.finish([b.apply("mul", x, total), value, whole])))
+        agree(kernel, drawn(kernel, *([5] if rows == "N" else [])), "names of the kernel's own")
+
+
 def test_columns_that_are_no_whole_warp_leave_their_neighbours_alone() -> None:
     kernel = emulated(lowered_for_gpu(column_sums("N", 33)))
     agree(kernel, drawn(kernel, 1000), "33 columns")

@@ -78,6 +78,7 @@ from tf_stitch.lower.kernel import (
     statements,
 )
 from tf_stitch.lower.nests import longest, sources_of, tiles_in_place
+from tf_stitch.lower.renaming import apart
 from tf_stitch.plan.gpu_target import WARP, GpuTarget
 from tf_stitch.plan.pieces import memory_strides
 
@@ -186,7 +187,7 @@ class GpuSchedules:
 
 def schedule_gpu(kernel: Kernel, target: GpuTarget) -> GpuSchedules:
     """How a kernel, as `lower.common` makes it, runs on a GPU."""
-    kernel = replace(kernel, forwards=_forwards(kernel))
+    kernel = apart(replace(kernel, forwards=_forwards(kernel)))
     choices = [_alternatives(nest, kernel, target) for nest in kernel.nests]
     if len(choices) <= _MANY_NESTS:
         _join(kernel, choices)

@@ -24,7 +24,7 @@ _RESERVED = frozenset(
 )
 _NUMBERED = re.compile(r"([ioqr]|partial)\d+")  # coordinates of loops, and accumulators
 # What the printers name after a buffer or a reduction.
-_ENDINGS = re.compile(r"_(at|kept|pack|part|piece|slots|totals|parts\d+|tiles\d+)$")
+_ENDINGS = re.compile(r"_(at|down|kept|pack|part|piece|slots|totals|value|parts\d+|tiles\d+)$")
 # Functions of the prelude: a variable of the same name would hide them.
 _CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp + f.cuda)) | frozenset(
     """load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first

@@ -93,8 +93,8 @@ class Scope:
         """Whether the buffer's own pointer will do: no variable of its name is declared where it is used."""
         outer = s.access.strides[: len(self.nest.outer)]
         moved = s.access.offset or any(d != _ZERO for d in outer)
-        named = isinstance(s, Load) and (self.schedule.vector == 1 or s.access.strides[-1] != ONE)
-        return not moved and not named
+        packed = self.schedule.vector > 1 and s.access.strides[-1] == ONE  # else a variable of its name is declared
+        return not moved and (packed or isinstance(s, Store))
 
     def _key(self, access: Access) -> tuple[Buffer, tuple[Dim, ...], tuple[Dim, ...]]:
         return access.buffer, access.strides[: len(self.nest.outer)], access.offset
