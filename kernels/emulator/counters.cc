@@ -55,14 +55,25 @@ unsigned Distinct(std::vector<std::uint64_t>& values) {
   return std::unique(values.begin(), values.end()) - values.begin();
 }
 
-unsigned Sectors(const Turn& turn, unsigned bytes) {
+std::vector<std::uint64_t> Sectors(const Turn& turn, unsigned bytes) {
   std::vector<std::uint64_t> sectors;
   for (unsigned lane = 0; lane < 32; ++lane) {
     if ((turn.lanes >> lane & 1) == 0) continue;
     const std::uint64_t last = (turn.at[lane] + bytes - 1) / kSector;
     for (std::uint64_t sector = turn.at[lane] / kSector; sector <= last; ++sector) sectors.push_back(sector);
   }
-  return Distinct(sectors);
+  sectors.resize(Distinct(sectors));
+  return sectors;
+}
+
+void AddSectors(const std::vector<std::uint64_t>& sectors, bool stores) {
+  Counters& counted = Counted();
+  (stores ? counted.store_sectors : counted.load_sectors) += sectors.size();
+  for (const std::uint64_t sector : sectors) {
+    Traffic& traffic = counted.buffers[Find(reinterpret_cast<const void*>(sector * kSector))->data];
+    (stores ? traffic.store_sectors : traffic.load_sectors) += 1;
+    (stores ? traffic.stored : traffic.loaded).insert(sector);
+  }
 }
 
 // Lanes that access 8 or 16 bytes go in two or four groups. In each group a bank gives one word at a time, to all that
@@ -87,13 +98,11 @@ unsigned Conflicts(const Turn& turn, unsigned bytes) {
 
 void Close(const Stream& stream, const Turn& turn) {
   Counters& counted = Counted();
-  const std::uint64_t bytes = std::uint64_t{stream.bytes} * __builtin_popcount(turn.lanes);
   if (stream.shared) {
     (stream.stores ? counted.shared_stores : counted.shared_loads) += 1;
     counted.bank_conflicts += Conflicts(turn, stream.bytes);
   } else {
-    (stream.stores ? counted.store_bytes : counted.load_bytes) += bytes;
-    (stream.stores ? counted.store_sectors : counted.load_sectors) += Sectors(turn, stream.bytes);
+    AddSectors(Sectors(turn, stream.bytes), stream.stores);
   }
 }
 
@@ -147,11 +156,14 @@ void Count(const void* address, unsigned bytes, bool stores, const void* instruc
   const Block& block = *me->block;
   if (at >= block.shared && at < block.shared + SharedBytes(now.launch->dynamic_shared)) {
     Note(*me, instruction, static_cast<std::uint64_t>(at - block.shared), bytes, true, stores);
-  } else if (const Buffer* buffer = Find(at)) {
+  } else if (const Buffer* buffer = Find(at); buffer != nullptr && at >= buffer->data) {
     // A real buffer begins with a sector, this one need not: places are counted from its begin. Mappings are pages, so
     // that adding theirs keeps the buffers apart, and sectors whole.
     const auto place = reinterpret_cast<std::uint64_t>(buffer->map) + static_cast<std::uint64_t>(at - buffer->data);
     Note(*me, instruction, place, bytes, false, stores);
+    Traffic& traffic = Counted().buffers[buffer->data];
+    (stores ? traffic.store_bytes : traffic.load_bytes) += bytes;
+    (stores ? Counted().store_bytes : Counted().load_bytes) += bytes;
   }
 }
 
@@ -205,6 +217,16 @@ std::string CountersAsJson() {
     add("shared_loads", counted.shared_loads);
     add("shared_stores", counted.shared_stores);
     add("bank_conflicts", counted.bank_conflicts);
+    text += ",\"buffers\":{";
+    bool first = true;
+    for (const auto& [data, traffic] : counted.buffers) {
+      text += (first ? "\"" : ",\"") + std::to_string(reinterpret_cast<std::uint64_t>(data)) + "\":[";
+      text += std::to_string(traffic.load_bytes) + "," + std::to_string(traffic.store_bytes) + ",";
+      text += std::to_string(traffic.load_sectors) + "," + std::to_string(traffic.store_sectors) + ",";
+      text += std::to_string(traffic.loaded.size()) + "," + std::to_string(traffic.stored.size()) + "]";
+      first = false;
+    }
+    text += "}";
   }
   return text + "}";
 }

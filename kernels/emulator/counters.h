@@ -4,9 +4,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <unordered_set>
 
 namespace stitch_emulator {
+
+// What went to and from one buffer. Sectors are summed over the instructions of warps; distinct ones are counted once in a
+// launch: what a cache that keeps everything would fetch.
+struct Traffic {
+  std::uint64_t load_bytes = 0, store_bytes = 0;
+  std::uint64_t load_sectors = 0, store_sectors = 0;
+  std::unordered_set<std::uint64_t> loaded, stored;  // the distinct sectors
+};
 
 struct Counters {
   std::uint64_t switches = 0;        // from one thread to another
@@ -19,6 +29,7 @@ struct Counters {
   std::uint64_t load_bytes = 0, store_bytes = 0;
   std::uint64_t load_sectors = 0, store_sectors = 0;
   std::uint64_t shared_loads = 0, shared_stores = 0, bank_conflicts = 0;
+  std::map<const char*, Traffic> buffers;  // by their begin
 };
 
 Counters& Counted();

@@ -56,7 +56,7 @@ struct State {
   std::uint64_t idle = 0;   // turns of spinning threads since anything happened
   std::uint64_t random = 1;
   long long clock = 0;
-  std::vector<char*> stacks;  // free ones
+  std::vector<char*> stacks;  // of blocks that have ended
   std::string failure;        // JSON
   std::uint64_t blocks_at_grid_barrier = 0;
   char end = 0;               // a tag: released by every thread when it returns

@@ -57,23 +57,35 @@ void GiveWay() {
 
 // ---- Blocks ------------------------------------------------------------------------------------------------
 
-char* TakeStack() {
-  if (state.stacks.empty()) {
-    void* map = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) return nullptr;
-    return static_cast<char*>(map);
-  }
-  char* stack = state.stacks.back();
-  state.stacks.pop_back();
-  return stack;
+// The stacks of a block are one mapping. Blocks of one launch are of one size, so that the next block takes them over.
+// Not so where a sanitizer looks on: it would remember what the threads before have done.
+std::size_t StacksBytes() {
+  const Index& block = state.launch->block;
+  return std::size_t{block.x} * block.y * block.z * kStackBytes;
 }
 
-void ReturnStack(char* stack) {
-  if (kSanitized) {
-    munmap(stack, kStackBytes);  // so that nothing is remembered of what its thread did
-  } else {
-    state.stacks.push_back(stack);
+char* TakeStacks() {
+  if (!state.stacks.empty()) {
+    char* stacks = state.stacks.back();
+    state.stacks.pop_back();
+    return stacks;
   }
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* map = mmap(nullptr, StacksBytes(), PROT_READ | PROT_WRITE, flags, -1, 0);
+  return map == MAP_FAILED ? nullptr : static_cast<char*>(map);
+}
+
+void ReturnStacks(char* stacks) {
+  if (kSanitized) {
+    munmap(stacks, StacksBytes());
+  } else {
+    state.stacks.push_back(stacks);
+  }
+}
+
+void DropStacks() {
+  for (char* stacks : state.stacks) munmap(stacks, StacksBytes());
+  state.stacks.clear();
 }
 
 void ThreadMain() {
@@ -102,7 +114,7 @@ void ThreadMain() {
   __builtin_unreachable();
 }
 
-bool StartThread(Block& block, unsigned number) {
+void StartThread(Block& block, unsigned number) {
   const Index& size = state.launch->block;
   Thread& thread = block.threads[number];
   thread.index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
@@ -110,14 +122,12 @@ bool StartThread(Block& block, unsigned number) {
   thread.warp = number / 32;
   thread.lane = number % 32;
   block.warps[thread.warp].alive |= 1u << thread.lane;
-  thread.context.stack = TakeStack();
-  if (thread.context.stack == nullptr) return false;
+  thread.context.stack = block.stacks + number * kStackBytes;
   thread.context.stack_bytes = kStackBytes;
   std::memcpy(thread.context.stack, &kStackMark, sizeof kStackMark);
   if (kDetectsRaces) thread.fences = &state.fences.emplace_back(Fences{block.index});
   Prepare(thread.context, ThreadMain, kSanitized ? Name(thread).c_str() : "");
   MakeReady(&thread);
-  return true;
 }
 
 void StartBlock(std::uint64_t number) {
@@ -130,9 +140,12 @@ void StartBlock(std::uint64_t number) {
   block->threads = std::make_unique<Thread[]>(block->size);
   block->warps.resize((block->size + 31) / 32);
   block->shared = AllocateShared(launch.dynamic_shared);
-  bool started = block->shared != nullptr;
-  for (unsigned n = 0; started && n < block->size; ++n) started = StartThread(*block, n);
-  if (!started) Fail("trap", "no memory left for the emulated threads: launch fewer blocks at once");
+  block->stacks = TakeStacks();
+  if (block->shared == nullptr || block->stacks == nullptr) {
+    Fail("trap", "no memory left for the emulated threads: launch fewer blocks at once");
+  } else {
+    for (unsigned n = 0; n < block->size; ++n) StartThread(*block, n);
+  }
   state.alive += block->size;
   state.Progress();
   state.blocks.push_back(std::move(block));
@@ -149,11 +162,9 @@ void EndBlock(Block* block) {
     FreeShared(block->shared, state.launch->dynamic_shared);
   }
   for (unsigned n = 0; n < block->size; ++n) {
-    Thread& thread = block->threads[n];
-    if (thread.context.stack == nullptr) continue;
-    Forget(thread.context);
-    ReturnStack(thread.context.stack);
+    if (block->threads[n].context.stack != nullptr) Forget(block->threads[n].context);
   }
+  if (block->stacks != nullptr) ReturnStacks(block->stacks);
   std::erase_if(state.blocks, [&](const auto& other) { return other.get() == block; });
 }
 
@@ -285,6 +296,7 @@ std::string Run(const Launch& launch) {
   while (!state.blocks.empty()) EndBlock(state.blocks.back().get());
   Acquire(&state.end);
   state.ready.Clear();
+  DropStacks();
   if (state.failure.empty()) {
     const std::string damage = Damage();
     if (!damage.empty()) Fail("access", damage);

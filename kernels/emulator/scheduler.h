@@ -70,6 +70,7 @@ struct Block {
   std::unique_ptr<Thread[]> threads;
   std::vector<Warp> warps;
   char* shared = nullptr;  // the variables of `SharedLayout`, then the dynamic part, with red zones
+  char* stacks = nullptr;  // of all its threads
   unsigned alive = 0, size = 0;
   // The barrier of the block. Two tags by turns: a thread may arrive at the next barrier before another has left this
   // one.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +30,7 @@ __all__ = [
     "Module",
     "Race",
     "Scratch",
+    "Traffic",
     "Trap",
     "compile_kernel",
 ]
@@ -50,11 +51,25 @@ Argument = np.ndarray | Scratch | int | float
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """Between the threads and one argument's buffer. Distinct sectors count once in a launch, however often they are
+    touched: what a cache that keeps everything would fetch, and write back."""
+
+    load_bytes: int = 0
+    store_bytes: int = 0
+    load_sectors: int = 0
+    store_sectors: int = 0
+    distinct_load_sectors: int = 0
+    distinct_store_sectors: int = 0
+
+
+@dataclass(frozen=True)
 class Counters:
     """What one launch did. Bytes, sectors and conflicts are None unless the module counts accesses.
 
     Bytes are summed over threads. A sector is 32 bytes that the lanes of a warp touch with one instruction. Accesses to
-    shared memory are those of a warp; a conflict is a further turn that one of them takes.
+    shared memory are those of a warp; a conflict is a further turn that one of them takes. `buffers` has the traffic of
+    each argument, None for scalars.
     """
 
     switches: int
@@ -70,6 +85,7 @@ class Counters:
     shared_loads: int | None = None
     shared_stores: int | None = None
     bank_conflicts: int | None = None
+    buffers: tuple[Traffic | None, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,8 +139,7 @@ class Module:
             report = self._launch_here(name, sizes, shared_bytes, args, schedule, alignment)
         if report["failure"] is not None:
             raise reports.failure(report["failure"], self.path)
-        known = {field.name for field in fields(Counters)}
-        return Counters(**{key: value for key, value in report["counters"].items() if key in known})
+        return Counters(**report["counters"])
 
     def _launch_here(
         self,
@@ -154,7 +169,11 @@ class Module:
             if isinstance(argument, np.ndarray) and argument.flags.writeable:
                 ctypes.memmove(argument.ctypes.data, address, argument.nbytes)
             library.stitch_emulator_free(ctypes.c_void_p(address))
-        return json.loads(text)
+        report = json.loads(text)
+        if (traffic := report["counters"].get("buffers")) is not None:
+            at = {id(argument): Traffic(*traffic.get(str(address), ())) for argument, address in buffers}
+            report["counters"]["buffers"] = tuple(at.get(id(argument)) for argument in args)
+        return report
 
     def _buffer(self, argument: Argument, alignment: int) -> int:
         size = argument.bytes if isinstance(argument, Scratch) else argument.nbytes

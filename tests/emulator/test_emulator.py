@@ -7,7 +7,7 @@ import pytest
 
 from tests.emulator import building
 from tests.emulator.dialect import kernels, with_shared_memory
-from tests.emulator.emulated import Module, compile_kernel
+from tests.emulator.emulated import Module, Traffic, compile_kernel
 from tests.emulator.kernels import Case, column_sums, every_case, global_norm, layer_norm, softmax
 
 SEEDS = (None, 1, 2, 3, 4, 5)
@@ -168,6 +168,19 @@ def test_sectors_are_counted_for_a_warp(step: int, sectors: int):
     counters = module.launch("copy", 2, 64, 0, [np.zeros(128 * step, np.float32), np.zeros(128, np.float32), step])
     assert (counters.load_bytes, counters.store_bytes) == (512, 512)
     assert (counters.load_sectors, counters.store_sectors) == (4 * sectors, 4 * 4)
+
+
+def test_traffic_of_each_argument():
+    text = """
+    extern "C" __global__ void twice(const float* x, float* y, long long n) {
+      for (int pass = 0; pass < 2; ++pass) {
+        if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] + pass;
+        __syncthreads();
+      }
+    }"""
+    module = compile_kernel(text, counting=True)
+    counters = module.launch("twice", 1, 64, 0, [np.zeros(48, np.float32), np.zeros(48, np.float32), 48])
+    assert counters.buffers == (Traffic(384, 0, 12, 0, 6, 0), Traffic(0, 384, 0, 12, 0, 6), None)
 
 
 def test_a_vector_is_one_access():
