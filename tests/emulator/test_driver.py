@@ -162,6 +162,21 @@ def test_images_that_are_no_modules_of_the_emulator():
     )
 
 
+def test_two_modules_are_two():
+    on_double(
+        """
+        begin()
+        x = np.zeros(1, np.int32)
+        address = upload(x)
+        source = 'extern "C" __global__ void add(int* x) {{ x[0] += {}; }}'
+        for n in (1, 10, 100):
+            assert launch(function(source.format(n), "add"), 1, 1, [address]) == 0
+        must("cuMemcpyDtoH_v2", ctypes.c_void_p(x.ctypes.data), address, ctypes.c_size_t(4))
+        assert x[0] == 111, x
+        """
+    )
+
+
 def test_a_kernel_that_fails_breaks_its_context():
     on_double(
         """

@@ -177,8 +177,12 @@ using stitch_emulator::driver::Function;
 using stitch_emulator::driver::Module;
 using stitch_emulator::driver::Stream;
 
-TF_STITCH_CALL cuModuleLoadDataEx(Module** module, const void* image, unsigned, int*, void**) {
+TF_STITCH_CALL cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* option, void** value) {
   TF_STITCH_LOCKED;
+  for (unsigned n = 0; n < count; ++n) {  // there is no log, which its reader has to be told
+    if (option[n] == 3 || option[n] == 5) *static_cast<char*>(value[n]) = '\0';
+    if (option[n] == 4 || option[n] == 6) value[n] = nullptr;
+  }
   return Load(module, image);
 }
 TF_STITCH_CALL cuModuleLoadData(Module** module, const void* image) {
