@@ -65,10 +65,10 @@ def _deletions(code: str) -> Iterator[tuple[int, int, str, str]]:
 def _checks(code: str) -> Iterator[tuple[int, int, str, str]]:
     """Conditions `(...)` of ifs: those that compare sizes, and those that choose who does something."""
     for match in _CHECK.finditer(code):
-        begin = match.end()
-        end = _closing(code, begin)
-        if not re.match(r"\s*return\b", code[end:]):
-            yield begin, end, "check" if re.search(r"[<>]", code[begin:end]) else "guard", "(true)"
+        end = _closing(code, match.end()) - 1
+        begin = max(match.end(), code.rfind(";", match.end(), end)) + 1  # behind `if (` or `if (const int n = ...;`
+        if not re.match(r"\s*return\b", code[end + 1 :]):
+            yield begin, end, "check" if re.search(r"[<>]", code[begin:end]) else "guard", " true"
 
 
 def _bounds(code: str) -> Iterator[tuple[int, int, str, str]]:

@@ -24,12 +24,14 @@ def test_mutants_of_a_text():
     void f() {
       __syncthreads();  // not __syncthreads();
       if (lane == 0) g();
+      if (const int m = 2 * n; m < 7) g();
       if (i < n) return;
       for (int i = threadIdx.x; i < n; i += 4) h();
     }"""
     found = [(mutant.kind, mutant.line) for mutant in mutants(text)]
-    assert found == [("block barrier", 3), ("guard", 4), ("early return", 5), ("loop bound", 6)]
+    assert found == [("block barrier", 3), ("guard", 4), ("check", 5), ("early return", 6), ("loop bound", 7)]
     assert all(mutant.text.count("\n") == text.count("\n") for mutant in mutants(text))
+    assert "if (const int m = 2 * n; true) g();" in next(m.text for m in mutants(text) if m.kind == "check")
 
 
 # Everybody reads what everybody wrote, three times over: so both words of the barrier are used, and one again.
