@@ -10,6 +10,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,9 @@ _DEVICE_FLAVOUR = {
         "--param=tsan-distinguish-volatile=1",
     ],
 }
+
+
+_KEPT_SECONDS = 3 * 24 * 3600
 
 
 class CompilationFailed(Exception):
@@ -121,8 +125,12 @@ def _sources() -> str:
 
 @cache
 def _directory() -> Path:
+    """Where builds are kept. Those that have not been asked for in days are thrown away."""
     directory = Path(tempfile.gettempdir()) / f"tf_stitch_emulated_{getpass.getuser()}"
     directory.mkdir(mode=0o700, exist_ok=True)
+    for old in directory.iterdir():
+        if old.is_file() and time.time() - old.stat().st_mtime > _KEPT_SECONDS:
+            old.unlink(missing_ok=True)
     return directory
 
 
@@ -133,7 +141,13 @@ def _kept(content: Sequence[str], suffix: str, make: Callable[[Path], None]) -> 
     if not path.exists():
         unfinished = path.with_name(f"{key}.{os.getpid()}{suffix}")
         make(unfinished)
-        unfinished.rename(path)
+        try:
+            unfinished.rename(path)
+        except OSError:  # a folder that another process has made first
+            if not path.exists():
+                raise
+    else:
+        path.touch()
     return path
 
 
