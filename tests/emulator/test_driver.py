@@ -185,6 +185,7 @@ def test_a_kernel_that_fails_breaks_its_context():
         assert launch(scaled, 40, 32, [address, ctypes.c_int64(10 * x.size)]) == 0  # told later
         assert call("cuCtxSynchronize") == 700
         assert "illegal memory access was encountered: scale: thread (0,0,0) of block (3,0,0)" in text(700), text(700)
+        assert text(700).endswith(" at kernel.cu:1"), text(700)
         assert launch(scaled, 1, 32, [address, ctypes.c_int64(x.size)]) == 700  # and so it stays
         must("cuDevicePrimaryCtxReset_v2", 0)
         begin()

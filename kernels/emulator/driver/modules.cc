@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "emulator/memory.h"
 #include "state.h"
@@ -30,6 +31,7 @@ Result Open(const void* image, std::size_t bytes, Module* module) {
   if (file < 0 || write(file, image, bytes) != static_cast<ssize_t>(bytes)) return kOutOfMemory;
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   // The file stays open: the loader takes a path that it has seen for the library that it has loaded.
+  module->file = file;
   module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module->library == nullptr) {
     Driver().report = dlerror();
@@ -123,9 +125,34 @@ std::string Field(const std::string& json, const std::string& name) {
   return json.substr(begin, json.find('"', begin) - begin);
 }
 
-Result Outcome(const std::string& report) {
+// The places in the kernel's source where a failure happened, innermost first, as addr2line knows them: " at kernel.cu:3".
+std::string Places(const Module& module, const std::string& report) {
+  const std::size_t trace = report.find("\"trace\":[");
+  if (trace == std::string::npos) return "";
+  std::string command = "addr2line -i -e /proc/self/fd/" + std::to_string(module.file);
+  std::istringstream offsets(report.substr(trace + 9, report.find(']', trace) - trace - 9));
+  for (std::string offset; std::getline(offsets, offset, ',');) {
+    char hex[32];
+    std::snprintf(hex, sizeof hex, " 0x%llx", std::strtoull(offset.c_str(), nullptr, 10));
+    command += hex;
+  }
+  FILE* lines = popen((command + " 2>/dev/null").c_str(), "r");
+  if (lines == nullptr) return "";
+  std::string found;
+  for (char line[1024]; std::fgets(line, sizeof line, lines) != nullptr;) {
+    const std::string place(line, std::strcspn(line, " \n"));
+    const bool known = place.find(".cu:") != std::string::npos || place.find(".h:") != std::string::npos;
+    if (known && place.find("/emulator/") == std::string::npos && place.find("kernels of") == std::string::npos) {
+      found += " at " + place.substr(place.rfind('/') + 1);
+    }
+  }
+  pclose(lines);
+  return found;
+}
+
+Result Outcome(const Module& module, const std::string& report) {
   if (report.find("\"failure\":null") != std::string::npos) return kSuccess;
-  Driver().report = Field(report, "kernel") + ": " + Field(report, "message");
+  Driver().report = Field(report, "kernel") + ": " + Field(report, "message") + Places(module, report);
   const std::string kind = Field(report, "kind");
   return kind == "access" ? kIllegalAddress : kind == "deadlock" ? kLaunchTimeout : kLaunchFailed;
 }
@@ -150,7 +177,7 @@ Result Run(Function* function, const Sizes& sizes, Stream* stream, void** parame
                 cooperative ? "true" : "false", by_default ? 0ull : static_cast<unsigned long long>(stream->id),
                 resident);
   Trace(line + report.substr(1));
-  Current()->broken = Outcome(report);
+  Current()->broken = Outcome(*function->module, report);
   if (const std::string damage = Damage(); !damage.empty() && Current()->broken == kSuccess) {
     Driver().report = std::string(function->entry->name) + ": " + damage;
     Current()->broken = kIllegalAddress;

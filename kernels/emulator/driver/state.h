@@ -50,6 +50,7 @@ enum Result : int {
 struct Function;
 
 struct Module {
+  int file = -1;  // that the library was loaded from
   void* library = nullptr;
   decltype(stitch_emulator_launch)* launch = nullptr;
   std::size_t static_shared = 0;
