@@ -24,7 +24,7 @@ from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statement
 from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.render.c_family import STORAGE, formula, headers
 from tf_stitch.render.cuda_functions import Functions
-from tf_stitch.render.cuda_statements import bare, indented
+from tf_stitch.render.cuda_statements import bare, indented, words
 from tf_stitch.toolchain.artifact import Source
 
 _SCRATCH_UNIT = 256
@@ -60,7 +60,9 @@ def _entry(version: Version, schedules: GpuSchedules) -> list[str]:
     bounds = f"__launch_bounds__({variant.threads}, {variant.blocks})"
     conditions = [f"// Where {bare(formula(c.small))} is at most {bare(formula(c.large))}." for c in variant.conditions]
     functions = Functions(version, _constant(version.kernel))
-    body = ["const int thread = threadIdx.x;", *_shared(version), *_scratch(version), *_stages(version, functions)]
+    body = [*_shared(version), *_scratch(version), *_stages(version, functions)]
+    if "thread" in words(body):
+        body.insert(0, "const int thread = threadIdx.x;")
     return [
         *functions.lines(),
         *conditions,

@@ -11,7 +11,6 @@ for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -44,9 +43,11 @@ from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.ops import REDUCERS
 from tf_stitch.plan.gpu_target import WARP
 from tf_stitch.render.c_family import STORAGE, dim, formula, literal
-from tf_stitch.render.cuda_statements import COMBINE, Scope, bare, combined, indented, register
+from tf_stitch.render.cuda_statements import COMBINE, Scope, bare, combined, indented, register, words
 
 _ZERO = Dim(0)
+
+Values = list[tuple[str, str]]  # names, and expressions that none of these names stands in
 
 
 class StagePrinter:
@@ -147,7 +148,7 @@ class StagePrinter:
         """Coordinates, and pointers to the row."""
         coordinates, cut = self._coordinates()
         used = [s for step in flat(self.stage.body) for s in self._statements(step)]
-        return [*cut, *self.scope.point(used, coordinates)]
+        return self._with_read(cut, self.scope.point(used, coordinates))
 
     def _of_stage(self) -> list[str]:
         """What is the same for all units."""
@@ -258,8 +259,8 @@ class StagePrinter:
             lines.append(f"const {self.index} above = group / {self._cast(width)};")
         return lines
 
-    def _coordinates(self) -> tuple[list[str], list[str]]:
-        """Names of the outer coordinates, and the lines that make them."""
+    def _coordinates(self) -> tuple[list[str], list[Values]]:
+        """Names of the outer coordinates, and the values that make them."""
         outer = self.nest.outer
         if not outer:
             return [], []
@@ -268,30 +269,37 @@ class StagePrinter:
             return [*names, "column"], lines
         return self._cut("row", outer)
 
-    def _cut(self, whole: str, extents: Sequence[Dim]) -> tuple[list[str], list[str]]:
+    def _cut(self, whole: str, extents: Sequence[Dim]) -> tuple[list[str], list[Values]]:
         """A number of a row as coordinates."""
         if not extents or product(extents).is_one:
             return ["0"] * len(extents), []
         if len(extents) == 1:
             return [whole], []
-        lines: list[str] = []
+        cuts: list[Values] = []
         rest = whole
         for axis in range(len(extents) - 1, 0, -1):
-            extent = self._cast(dim(extents[axis]))
-            lines.append(f"const {self.index} o{axis} = {rest} % {extent}, r{axis} = {rest} / {extent};")
+            cuts.append(self._parted(f"o{axis}", f"r{axis}", rest, extents[axis]))
             rest = f"r{axis}"
-        return [rest, *(f"o{axis}" for axis in range(1, len(extents)))], lines
+        return [rest, *(f"o{axis}" for axis in range(1, len(extents)))], cuts
+
+    def _parted(self, low: str, high: str, whole: str, extent: Dim) -> Values:
+        """A coordinate as two, the lower of which runs over `extent`; where that is 0 there is none."""
+        divisor = "1" if extent == _ZERO else self._cast(dim(extent))
+        return [(low, f"{whole} % {divisor}"), (high, f"{whole} / {divisor}")]
+
+    def _with_read(self, cuts: Sequence[Values], lines: list[str]) -> list[str]:
+        """`lines`, and before them those coordinates that are read: in them, or to make others."""
+        for values in reversed(cuts):
+            read = [f"{name} = {value}" for name, value in values if name in words(lines)]
+            lines = [*([f"const {self.index} {', '.join(read)};"] if read else []), *lines]
+        return lines
 
     def _elements(self, inside: list[str]) -> tuple[list[str], str]:
         s, (extent,) = self.schedule, self.nest.inner
         whole = product((*self.nest.outer, extent))
         name = "element" if self.nest.outer else "n"
         if self.nest.outer:
-            inside = [
-                f"const {self.index} n = element % {self._cast(dim(extent))}, "
-                f"row = element / {self._cast(dim(extent))};",
-                *inside,
-            ]
+            inside = self._with_read([self._parted("n", "row", "element", extent)], inside)
         sure = whole.coefficient % (THREADS * s.vector) == 0
         return inside, "" if sure else f"if ({name} < {dim(whole)}) "
 
@@ -480,23 +488,22 @@ class StagePrinter:
         inner, cut = self._inner()
         turn = "k" if s.steps > 1 else ""
         hoisted = self.scope.known.copy()
-        step = [*cut, *self.scope.step(sweep.elements, inner, "n", turn)]
+        step = self._with_read(cut, self.scope.step(sweep.elements, inner, "n", turn))
         self.scope.known = hoisted
         if s.mapping is Mapping.ELEMENTS:
             return lines + step
         return lines + self._along(step, piece or (s.split and not piece))
 
-    def _inner(self) -> tuple[list[str], list[str]]:
-        """Coordinates of element n of the row, and the lines that make them."""
+    def _inner(self) -> tuple[list[str], list[Values]]:
+        """Coordinates of element n of the row, and the values that make them."""
         if len(self.nest.inner) == 1:
             return ["n"], []
-        lines: list[str] = []
+        cuts: list[Values] = []
         rest = "n"
         for axis in range(len(self.nest.inner) - 1, 0, -1):
-            extent = self._cast(dim(self.nest.inner[axis]))
-            lines.append(f"const {self.index} i{axis} = {rest} % {extent}, q{axis} = {rest} / {extent};")
+            cuts.append(self._parted(f"i{axis}", f"q{axis}", rest, self.nest.inner[axis]))
             rest = f"q{axis}"
-        return [rest, *(f"i{axis}" for axis in range(1, len(self.nest.inner)))], lines
+        return [rest, *(f"i{axis}" for axis in range(1, len(self.nest.inner)))], cuts
 
     def _along(self, step: list[str], in_piece: bool) -> list[str]:
         """The loop along the row, or down the column."""
@@ -517,7 +524,7 @@ class StagePrinter:
         exact = length.is_static and length.coefficient == s.steps * s.lanes * s.vector
         place = f"{lane}{vector}" if s.steps == 1 else f"(k * {s.lanes} + {lane}){vector}"
         if exact:
-            step = [f"const int n = {place};", *step] if any(re.search(r"\bn\b", line) for line in step) else step
+            step = [f"const int n = {place};", *step] if "n" in words(step) else step
         else:
             step = _guard(f"if (const int n = {place}; n < {self.length}) ", step)
         if s.steps == 1:

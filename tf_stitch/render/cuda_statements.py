@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 
 from tf_stitch.ir.types import ONE, Dim, DType
@@ -26,6 +27,7 @@ from tf_stitch.render.c_family import STORAGE, dim, expression, literal
 from tf_stitch.render.c_family import register as pack_register
 
 _ZERO = Dim(0)
+_WORD = re.compile(r"[A-Za-z_]\w*")
 COMBINE = {"add": "Sum", "mul": "Product", "max": "Largest", "min": "Smallest", "and": "AllOf", "or": "AnyOf"}
 _FUNCTION = {"add": "plus", "mul": "times"}  # of integers, which wrap
 
@@ -259,6 +261,11 @@ class Scope:
 
 def _times(coordinate: str, stride: Dim) -> str:
     return coordinate if stride.is_one else f"{coordinate} * {dim(stride)}"
+
+
+def words(lines: Sequence[str]) -> set[str]:
+    """The names that lines speak of."""
+    return set(_WORD.findall(" ".join(lines)))
 
 
 def indented(lines: Sequence[str]) -> list[str]:
