@@ -15,6 +15,7 @@ from tests.emulator.emulated import compile_kernel
 from tests.emulator.stitched import Stitched, run, stitched
 from tests.ops.oracle import Array, Sample, assert_matches, body_of, evaluated, is_float, symbolic, widened
 from tests.ops.samples import samples
+from tests.prelude.cuda import compiled
 from tf_stitch.errors import Unsupported
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.types import DType
@@ -80,3 +81,11 @@ def test_symbolic_dims(op: str) -> None:
     made = kernels(op, frozenset({dtype}), symbolic_body)
     if made:
         assert_agree(made)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_nvrtc_takes_it(op: str) -> None:
+    """The text that ran here compiles for a device, with no word of warning."""
+    dtypes = OPS[op].dtypes & {DType.F16, DType.F32, DType.I32, DType.BOOL}
+    text = "\n".join(kernel.text for _, _, kernel in kernels(op, dtypes, lambda sample: body_of(sample)[0]))
+    assert compiled(text, "sm_90")

@@ -23,6 +23,8 @@ from tests.ops.samples import special
 from tf_stitch.ir.types import DType
 from tf_stitch.ops import FUNCTIONS, Function
 from tf_stitch.render.c_family import STORAGE, literal, register
+from tf_stitch.toolchain.device_compilers import OPTIONS, find_nvrtc
+from tf_stitch.toolchain.nvrtc import Nvrtc
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 FLAGS = "-std=c++20 -O2 -ffp-contract=off -fno-strict-aliasing -Wall -Wextra -Werror -DTF_STITCH_EMULATOR -fPIC -shared"
@@ -117,3 +119,23 @@ def call(library: ctypes.CDLL, name: str, *arrays: np.ndarray[Any, Any], out: An
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, result)]
     getattr(library, name)(*pointers, ctypes.c_int64(result.size))
     return result
+
+
+@cache
+def nvrtc() -> Nvrtc:
+    libraries = find_nvrtc()
+    if not libraries:
+        pytest.skip("no NVRTC: pip install 'nvidia-cuda-nvrtc-cu12>=12.5,<13'")
+    return Nvrtc(str(libraries[0]))
+
+
+@cache
+def compiled(source: str, code: str) -> bytes:
+    """A cubin or PTX, made without a warning."""
+    if code.replace("compute_", "sm_") not in nvrtc().archs():
+        pytest.skip(f"this NVRTC does not compile for {code}")
+    image, log = nvrtc().compile(source.encode(), "table.cu", code, [*OPTIONS, f"-I{KERNELS}"])
+    # That an architecture is old is no news.
+    warnings = [line for line in log.splitlines() if line.strip("\0 ") and "are deprecated" not in line]
+    assert not warnings, "\n".join(warnings)
+    return image

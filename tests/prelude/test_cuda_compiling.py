@@ -7,41 +7,21 @@ code of floats, the conversions of f16 by the hardware, neighbours in one load.
 from __future__ import annotations
 
 import re
-from functools import cache
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.prelude.cuda import BEGIN, CASES, END, KERNELS, table
+from tests.prelude.cuda import BEGIN, CASES, END, KERNELS, compiled, table
 from tf_stitch.ir.types import DType
 from tf_stitch.render.c_family import STORAGE
 from tf_stitch.toolchain.cubin import resources_of
-from tf_stitch.toolchain.device_compilers import OPTIONS, find_nvrtc
-from tf_stitch.toolchain.nvrtc import Nvrtc
+from tf_stitch.toolchain.device_compilers import OPTIONS, find_nvcc
 
 ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90", "sm_120")
 # Where their argument is large, the library reduces it with a double, and of f64 with an array in memory.
 REDUCED = {"sin", "cos", "tan"}
 BY_ARCH = pytest.mark.parametrize("arch", ARCHS)
-
-
-@cache
-def nvrtc() -> Nvrtc:
-    libraries = find_nvrtc()
-    if not libraries:
-        pytest.skip("no NVRTC: pip install 'nvidia-cuda-nvrtc-cu12>=12.5,<13'")
-    return Nvrtc(str(libraries[0]))
-
-
-@cache
-def compiled(source: str, code: str) -> bytes:
-    """A cubin or PTX, made without a warning."""
-    if code.replace("compute_", "sm_") not in nvrtc().archs():
-        pytest.skip(f"this NVRTC does not compile for {code}")
-    image, log = nvrtc().compile(source.encode(), "table.cu", code, [*OPTIONS, f"-I{KERNELS}"])
-    # That an architecture is old is no news.
-    warnings = [line for line in log.splitlines() if line.strip("\0 ") and "are deprecated" not in line]
-    assert not warnings, "\n".join(warnings)
-    return image
 
 
 def kernels_of(ptx: bytes) -> dict[str, str]:
@@ -57,6 +37,19 @@ def test_everything_compiles(arch: str) -> None:
     assert {f"{function.name}_{dtype.value}" for function, dtype in CASES} <= resources.keys()
     local = {name for name, needs in resources.items() if needs.local_bytes}
     assert local <= {f"{name}_f64" for name in REDUCED}, local
+
+
+def test_nvcc_takes_it(tmp_path: Path) -> None:
+    """The other compiler of CUDA, whose host half reads the prelude, too."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        pytest.skip("no nvcc in PATH, of CUDA_HOME or of a wheel")
+    source = tmp_path / "table.cu"
+    source.write_text(table(True))
+    command = [nvcc, "-cubin", "-arch=sm_80", *OPTIONS, f"-I{KERNELS}", str(source), "-o", str(tmp_path / "cubin")]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert not finished.stderr.strip()
 
 
 @BY_ARCH
