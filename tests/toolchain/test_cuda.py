@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.emulator import building
 from tests.runtime import gpu_handmade
 from tests.runtime.gpu_abi import StitchGpuKernel, StitchLaunch
 from tests.toolchain.conftest import LEAST, needs_compiler
@@ -24,7 +27,22 @@ from tf_stitch.toolchain.failure import CompileError
 from tf_stitch.toolchain.headers import Headers
 from tf_stitch.toolchain.host import HostToolchain
 
-COMPILERS = list(find_device_compilers())
+
+def _compilers() -> list[DeviceCompiler]:
+    """Those of this machine; PyCUDA too where it is installed, for besides nvcc it wants no more than the double."""
+    found = list(find_device_compilers())
+    if importlib.util.find_spec("pycuda") and all(compiler.name != "PyCUDA" for compiler in found):
+        library_path = str(building.driver())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LD_LIBRARY_PATH", library_path)
+            pycuda = next((c for c in find_device_compilers() if c.name == "PyCUDA"), None)
+        if pycuda is not None:
+            command = ("env", f"LD_LIBRARY_PATH={library_path}", *pycuda.command)
+            found.insert(0, dataclasses.replace(pycuda, command=command))
+    return found
+
+
+COMPILERS = _compilers()
 ARCHS = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 pytestmark = [
@@ -142,9 +160,10 @@ def test_the_key_changes_with_all_that_changes_an_image(cache: KernelCache) -> N
 # ---- whole kernels
 
 
-def test_a_kernel_for_every_architecture(cache: KernelCache) -> None:
-    known = [arch for arch in ARCHS if any(c.compiles(arch) for c in COMPILERS)]
-    (built,) = toolchain(cache).build([layer_norm(*known)])
+@each_compiler
+def test_a_kernel_for_every_architecture(compiler: DeviceCompiler, cache: KernelCache) -> None:
+    known = [arch for arch in ARCHS if compiler.compiles(arch)]
+    (built,) = toolchain(cache, compiler).build([layer_norm(*known)])
     assert isinstance(built, Artifact), built
     assert list(built.resources) == known
     for arch, entries in built.resources.items():
