@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tf_stitch.config import Config, verifying
 from tf_stitch.errors import BuildError, Reason, Unsupported
 from tf_stitch.lower.cpu import Schedule, schedule
-from tf_stitch.lower.gpu import GpuSchedules, schedule_gpu
+from tf_stitch.lower.gpu import Built, GpuSchedules, relaxed, schedule_gpu
 from tf_stitch.lower.gpu_residency import residency_problem
 from tf_stitch.lower.gpu_verify import verify_gpu
 from tf_stitch.lower.kernel import Kernel
@@ -55,7 +55,10 @@ def _for_cpu(kernel: Kernel, target: Target, config: Config) -> Rendered:
 def _for_gpus(kernel: Kernel, targets: tuple[GpuTarget, ...]) -> Rendered:
     if kernel.indices:
         raise Unsupported(Reason.UNSUPPORTED_OP, "indices are checked on the host, which does not see a GPU's memory")
-    gpus = tuple((target, schedule_gpu(kernel, target)) for target in targets)
+    return _bundled(kernel, tuple((target, schedule_gpu(kernel, target)) for target in targets))
+
+
+def _bundled(kernel: Kernel, gpus: tuple[tuple[GpuTarget, GpuSchedules], ...]) -> Rendered:
     if verifying():
         for target, schedules in gpus:
             verify_gpu(schedules, target)
@@ -64,6 +67,23 @@ def _for_gpus(kernel: Kernel, targets: tuple[GpuTarget, ...]) -> Rendered:
     allowed = [set(version.kernel.forwards) for _, found in gpus for version in found.versions]
     kernel = replace(kernel, forwards=tuple(sorted(set.intersection(*allowed))))
     return Rendered(kernel, bundle(kernel, devices), gpus=gpus)
+
+
+def revised(made: Rendered, artifact: Artifact | BuildError) -> Rendered | None:
+    """The kernel as what the compiler says of it suggests; None where that is how it is.
+
+    How many blocks a multiprocessor holds, and so how many registers a thread may have, is assumed at first: a kernel
+    that spills is given more of them, and one that takes few has more blocks.
+    """
+    if isinstance(artifact, BuildError) or not made.gpus:
+        return None
+    gpus: list[tuple[GpuTarget, GpuSchedules]] = []
+    for target, schedules in made.gpus:
+        entries = artifact.resources.get(target.arch, {})
+        built = {n: Built(e.registers, e.local_bytes, e.shared_bytes) for n, e in entries.items()}
+        known = all(v.variant.entry in built for v in schedules.versions)
+        gpus.append((target, relaxed(schedules, target, built) if known else schedules))
+    return None if tuple(gpus) == made.gpus else _bundled(made.kernel, tuple(gpus))
 
 
 def unfit(made: Rendered, artifact: Artifact | BuildError) -> BuildError | None:

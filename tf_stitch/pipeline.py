@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tf_stitch.backends import Rendered, Targets, rendered, unfit
+from tf_stitch.backends import Rendered, Targets, rendered, revised, unfit
 from tf_stitch.config import Config, verifying
 from tf_stitch.errors import BuildError, Reason, Unsupported
 from tf_stitch.faults import excused
@@ -30,6 +30,7 @@ from tf_stitch.plan.verify import verify_plan
 from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
 
 Progress = Callable[[str, int, int], None]  # (stage, done, of)
+_REVISIONS = 2  # of a kernel, by what the compiler has said of it
 Observer = Callable[[str, object], None]  # (stage, what it made), as soon as it is made: see debug/dump.py
 
 
@@ -94,25 +95,37 @@ def stitch_all(
                 rejections[-1] += _all_rejected(graph, found, refused.reason, refused.detail)
             except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
                 rejections[-1] += _all_rejected(graph, found, Reason.INTERNAL, excused(graph.name, error))
-    sources = [draft.source for of_graph in drafts for draft in of_graph]
-    tell("build", 0, len(sources))
-    artifacts = iter(toolchain.build(sources))
-    tell("build", len(sources), len(sources))
+    count = sum(map(len, drafts))
+    tell("build", 0, count)
+    built = iter(_built([draft for of_graph in drafts for draft in of_graph], toolchain))
+    tell("build", count, count)
     results: list[Stitched] = []
     for graph, of_graph, refused in zip(graphs, drafts, rejections, strict=True):
         stitched: list[StitchedCluster] = []
         for draft in of_graph:
-            artifact = next(artifacts)
-            artifact = unfit(draft.rendered, artifact) or artifact
+            made, artifact = next(built)
             see("artifact", artifact)
             if isinstance(artifact, BuildError):
                 refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
             else:
-                made = draft.rendered
                 stitched.append(StitchedCluster(draft.cluster, made.kernel, made.source, artifact))
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
         see("stitched", results[-1])
     return results
+
+
+def _built(drafts: Sequence[_Draft], toolchain: Toolchain) -> list[tuple[Rendered, Artifact | BuildError]]:
+    """Stage 7. What the compiler says of a kernel may change it: then it is built once more."""
+    made = [draft.rendered for draft in drafts]
+    artifacts = toolchain.build([r.source for r in made])
+    for _ in range(_REVISIONS):
+        found = [(n, r) for n, (m, a) in enumerate(zip(made, artifacts, strict=True)) if (r := revised(m, a))]
+        if not found:
+            break
+        again = toolchain.build([r.source for _, r in found])
+        for (n, r), artifact in zip(found, again, strict=True):
+            made[n], artifacts[n] = r, artifact
+    return [(m, unfit(m, a) or a) for m, a in zip(made, artifacts, strict=True)]
 
 
 def _cluster(graph: Graph, config: Config, casebook: Casebook) -> Clustering:
