@@ -1,6 +1,7 @@
 # make venv    a virtual environment with TensorFlow and this package, in .venv
 # make test    lint, types and tests
 # make demo    a model with and without stitching, side by side
+# make gpu-bundle   kernels to check and time on a machine with a GPU, in build/gpu-bundle
 # make clean   removes what was built
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -12,7 +13,7 @@ NATIVE := CMakeLists.txt $(wildcard kernels/*.cc kernels/*.h kernels/*.py kernel
 
 PYCUDA := build/pycuda
 
-.PHONY: venv test demo clean
+.PHONY: venv test demo gpu-bundle clean
 .DELETE_ON_ERROR:
 
 venv: .venv/.native
@@ -51,6 +52,11 @@ test: venv .venv/.pycuda
 demo: venv
 	@echo "== demo"
 	.venv/bin/python -m bench demo
+
+# What a machine with a GPU needs to check and time the kernels: no TensorFlow, no compiler. There: python gpu_check.py
+gpu-bundle: venv
+	@echo "== build/gpu-bundle"
+	.venv/bin/python -m bench gpu-bundle build/gpu-bundle
 
 clean:
 	@echo "== removing .venv, build and caches"
