@@ -110,14 +110,17 @@ def largest(body: Body, symbols: dict[str, int]) -> int:
 
 
 def inputs_of(body: Body, symbols: dict[str, int], seed: int) -> list[Array | None]:
-    """Small multiples of 1/8, some of them negative."""
+    """Small multiples of 1/8, some of them negative; indices that are in range."""
     random = np.random.default_rng(seed)
     found: list[Array | None] = []
-    for type_ in body.inputs:
+    below = {w.input: w.below.evaluate(symbols) for w in body.indices}
+    for number, type_ in enumerate(body.inputs):
         if type_ is None:
             found.append(None)
             continue
         numbers = random.integers(-24, 25, tuple(d.evaluate(symbols) for d in type_.dims))
+        if below.get(number):
+            numbers %= below[number]
         match type_.dtype:
             case DType.BOOL:
                 found.append(numbers > 0)
@@ -388,7 +391,38 @@ def _centred(draw: Draw, program: Program) -> None:
     program.add(b.apply("sub", value, total), program.bits[value] + 13)
 
 
+def _iota(draw: Draw, program: Program) -> None:
+    """The places along an axis of some value."""
+    value = _pick(draw, program)
+    if value is None or not program.builder.shape(value):
+        return
+    b, shape = program.builder, program.builder.shape(value)
+    axis = draw(st.integers(0, len(shape) - 1))
+    places = b.iota(shape[axis], draw(st.sampled_from((DType.I32, DType.I64))))
+    program.add(b.reshape(places, (shape[axis], *(ONE for _ in shape[axis + 1 :]))), 15)
+
+
+def _gather(draw: Draw, program: Program) -> None:
+    """A value of the shape of another, looked up: a table at indices along one of its axes."""
+    value = _pick(draw, program)
+    if value is None or not program.builder.shape(value):
+        return
+    b, shape = program.builder, program.builder.shape(value)
+    first = draw(st.integers(0, len(shape) - 1))
+    behind = draw(st.integers(first, len(shape)))  # the axes of the indices are [first, behind)
+    size = draw(_dims())
+    if not {*size.symbols} <= {s for d in shape for s in d.symbols}:
+        size = Dim(draw(st.sampled_from(STATIC)))
+    table = _input(program, TensorType(b.dtype(value), (*shape[:first], size, *shape[behind:])))
+    indices = b.input(TensorType(draw(st.sampled_from((DType.I32, DType.I64))), shape[first:behind]))
+    b.require_indices(indices, size)
+    at = b.reshape(indices, (*shape[first:behind], *(ONE for _ in shape[behind:])))
+    along = {a: a for a in range(first)} | {first + 1 + a: behind + a for a in range(len(shape) - behind)}
+    program.add(b.gather(table, {first: at}, along, shape), program.bits[table])
+
+
 _GROWTHS = (
     _keeping, _smooth, _binary, _binary, _binary, _compare, _logic, _select, _reduce, _reduce, _reduce, _transpose,
     _reshape, _reshape, _slice, _concat, _broadcast, _cast, _softmax, _centred, _centred,
+    _iota, _gather,
 )  # fmt: skip
