@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -449,6 +450,27 @@ def test_a_step_that_a_loop_reads_is_inside_of_its_reader() -> None:
     y = d.node("mul", "Mul", d.node("neg", "Neg", step), d.input("y0", f32(64, 36)))
     z = d.node("add", "AddV2", d.node("tanh", "Tanh", first), d.input("z0", f32(64, 36)))
     assert clusters(d.graph(returned=[y, z])) == [["x", "first", "tanh", "add"], ["step", "neg", "mul"]]
+
+
+@pytest.mark.parametrize(
+    ("op", "dims", "worth"),
+    [
+        ("Softmax", (64, 128), True),
+        ("LogSoftmax", (64, 128), True),
+        ("Softmax", (1, 12), False),
+        ("Exp", (64, 128), False),
+    ],
+)
+def test_a_single_node_that_goes_over_its_rows_again_is_worth_a_kernel(op: str, dims: Any, worth: bool) -> None:
+    d = Drawing()
+    y = d.node("y", op, d.input("x", f32(*dims)))
+    assert clusters(d.graph(returned=[y])) == ([["y"]] if worth else [])
+
+
+def test_a_single_reduction_is_tensorflows() -> None:
+    d = Drawing()
+    y = d.node("y", "BiasAddGrad", d.input("x", f32(64, 128)), type_=f32(128))
+    assert not clusters(d.graph(returned=[y]))
 
 
 def test_lookups_at_the_same_indices_are_one_cluster() -> None:

@@ -68,6 +68,7 @@ class _Clusterer:
         self.read = values_read(graph)
         self.rejections: dict[str, Rejection] = {}
         self.views: frozenset[str] = frozenset()
+        self.again: frozenset[str] = frozenset()
 
     def clustering(self) -> Clustering:
         clusters: list[Cluster] = []
@@ -96,7 +97,7 @@ class _Clusterer:
 
     def _eligible(self) -> dict[frozenset[str], list[str]]:
         """The nodes that may be stitched, in canonical order, by the loops that they are inside of."""
-        graph, views = self.graph, set[str]()
+        graph, views, again = self.graph, set[str](), set[str]()
         found: dict[frozenset[str], list[str]] = {}
         folded = profitability.folded_nodes(graph)
         for name in sorted(graph.nodes, key=self.order.__getitem__):
@@ -111,7 +112,9 @@ class _Clusterer:
                 found.setdefault(frames(node), []).append(name)
                 if profitability.is_view(examined):
                     views.add(name)
-        self.views = frozenset(views)
+                if profitability.goes_over_again(examined):
+                    again.add(name)
+        self.views, self.again = frozenset(views), frozenset(again)
         for around, names in found.items():
             found[around] = profitability.without_passed_on_views(graph, names, self.views)
             self._reject(set(names) - set(found[around]), Reason.NOT_PROFITABLE, _MOVED_FOR_OTHERS)
@@ -204,7 +207,7 @@ class _Clusterer:
 
     def _finished(self, members: Sequence[str]) -> list[Cluster]:
         """The cluster made of `members`, or none if it does not pay."""
-        refusal = profitability.refusal(self.graph, members, self.views, self.config)
+        refusal = profitability.refusal(self.graph, members, self.views, self.again, self.config)
         if refusal is not None:
             self._reject(members, *refusal)
             return []

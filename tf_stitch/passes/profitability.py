@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason
-from tf_stitch.ir.body import Input, Reshape
+from tf_stitch.ir.body import Broadcast, Input, Reduce, Reshape
 from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
@@ -36,6 +36,23 @@ def is_view(alone: Expansion) -> bool:
     """
     steps = alone.body.steps
     return all(isinstance(s.op, Input | Reshape) for s in steps) and len(alone.body.outputs) == 1
+
+
+def goes_over_again(alone: Expansion) -> bool:
+    """Whether a node, expanded by itself, reduces its rows and then needs them once more: a softmax, say.
+
+    TensorFlow goes through memory for each pass, and a kernel while the row is in the cache.
+    """
+    steps = alone.body.steps
+    reduced: set[int] = set()
+    for index, step in enumerate(steps):
+        if isinstance(step.op, Reduce):
+            reduced.add(index)
+        elif reduced.intersection(step.operands):
+            if isinstance(step.op, Broadcast):
+                return True
+            reduced.add(index)
+    return False
 
 
 def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]) -> set[str]:
@@ -138,15 +155,19 @@ def _is_foldable(graph: Graph, name: str, allowed: frozenset[str]) -> bool:
     return node.op in allowed and node.op not in _ACTIVATIONS
 
 
-def refusal(graph: Graph, members: Sequence[str], views: frozenset[str], config: Config) -> tuple[Reason, str] | None:
+def refusal(
+    graph: Graph, members: Sequence[str], views: frozenset[str], again: frozenset[str], config: Config
+) -> tuple[Reason, str] | None:
     """Why a cluster is not worth a kernel, or None.
 
+    again: the nodes of the graph that go over their elements more than once; each counts as two.
     To move elements is no reason for one, but a reason the more where others compute: a bias and the transpose behind
     it are one pass over the elements instead of two.
     """
     working = [n for n in members if n not in views and _works(graph, n)]
     moving = [n for n in members if n not in views and _moves(graph, n)]
-    if not working or len(working) + len(moving) < config.min_cluster_size:
+    passes = len(working) + len(moving) + sum(n in again for n in working)
+    if not working or passes < config.min_cluster_size:
         return Reason.TOO_SMALL, f"{len(working)} node(s) that do work"
     if len(working) < _SMALL_CLUSTER and all(_is_tiny(graph, n) for n in working):
         return Reason.TOO_SMALL, f"{len(working)} node(s) of a few elements each"
