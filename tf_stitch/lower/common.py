@@ -19,14 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import (
     Broadcast,
     Constant,
     Elementwise,
     Extent,
     Gather,
-    Input,
     Iota,
     Reduce,
     Reshape,
@@ -57,10 +55,11 @@ from tf_stitch.lower.kernel import (
     Sweep,
     runs_down,
 )
+from tf_stitch.lower.memory import Buffers, access_of, buffers_of
 from tf_stitch.lower.names import Names
 from tf_stitch.ops import is_heavy
-from tf_stitch.plan.indexing import ZERO, Axis, IndexMap
-from tf_stitch.plan.pieces import memory_strides, pieces_of
+from tf_stitch.plan.indexing import ZERO
+from tf_stitch.plan.pieces import memory_strides
 from tf_stitch.plan.plan import Group, StitchPlan
 
 _ZERO = Dim(0)
@@ -75,80 +74,12 @@ def lower(plan: StitchPlan, name: str) -> Kernel:
     """
     body = plan.body
     symbols, guards = solve_symbols(body)
-    buffers = _buffers(plan)
+    buffers = buffers_of(plan)
     nests = tuple(_Nester(plan, group, buffers).nest() for group in plan.groups)
     outputs = tuple(body.steps[o].type for o in body.outputs)
     bounds = tuple(Bound(small, large, f"{small} is at most {large}") for small, large in body.requires)
     kernel = Kernel(name, body.inputs, outputs, symbols, guards, buffers.scratch, nests, (), bounds, body.indices)
     return replace(kernel, forwards=forwards(kernel))
-
-
-# -- buffers ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Buffers:
-    """Where steps live in memory.
-
-    loaded: what a group reads an input, or an earlier group's step, from.
-    stored: where a step is written: scratch, each output that it is, and each concatenation that it is a piece of.
-    """
-
-    loaded: dict[int, _Home]
-    stored: dict[int, list[_Home]]
-    scratch: tuple[Buffer, ...]
-
-
-@dataclass(frozen=True)
-class _Home:
-    """Memory of a step: a buffer, or the part of one that begins at `offset`. strides: one for each axis."""
-
-    buffer: Buffer
-    strides: tuple[Dim, ...]
-    offset: tuple[Dim, ...] = ()
-
-
-def _buffers(plan: StitchPlan) -> _Buffers:
-    body, names = plan.body, Names()
-    inputs: dict[int, _Home] = {}
-    whole: dict[int, _Home] = {}
-    stored: dict[int, list[_Home]] = {}
-
-    def home(place: Place, number: int, index: int, role: str) -> _Home:
-        step = body.steps[index]
-        buffer = Buffer(place, number, names.fresh(step.origin, role), step.type.dtype, step.type.size)
-        return _Home(buffer, memory_strides(step.type.dims))
-
-    def keep(place: Place, number: int, index: int, role: str) -> Buffer:
-        kept = home(place, number, index, role)
-        whole.setdefault(index, kept)
-        for piece in pieces_of(body, index):
-            stored.setdefault(piece.step, []).append(_Home(kept.buffer, piece.strides, piece.offset))
-        return kept.buffer
-
-    for index, step in enumerate(body.steps):
-        if isinstance(step.op, Input):
-            inputs[index] = home(Place.INPUT, step.op.index, index, "in")
-    for number, index in enumerate(body.outputs):
-        keep(Place.OUTPUT, number, index, "out")
-    scratch = tuple(keep(Place.SCRATCH, number, index, "scratch") for number, index in enumerate(plan.scratch))
-    pieces = {index: places[0] for index, places in stored.items()}
-    return _Buffers(pieces | whole | inputs, stored, scratch)
-
-
-def _access(home: _Home, index_map: IndexMap, axes: Sequence[Axis]) -> Access:
-    strides = {axis.identity: _ZERO for axis in axes}
-    offset = list(home.offset)
-    for index, memory in zip(index_map, home.strides, strict=True):
-        offset.append(Dim(index.offset) * memory)
-        for axis, stride in index.terms:
-            step = stride * memory
-            if strides[axis] != _ZERO:
-                if not (strides[axis].is_static and step.is_static):
-                    raise Unsupported(Reason.SCHEME, "a diagonal of unknown dims")
-                step = Dim(step.coefficient + strides[axis].coefficient)
-            strides[axis] = step
-    return Access(home.buffer, tuple(strides[axis.identity] for axis in axes), terms_of(offset))
 
 
 # -- nests -----------------------------------------------------------------------------------------------------
@@ -168,7 +99,7 @@ class _Value:
 class _Nester:
     """Builds the Nest of one group."""
 
-    def __init__(self, plan: StitchPlan, group: Group, buffers: _Buffers) -> None:
+    def __init__(self, plan: StitchPlan, group: Group, buffers: Buffers) -> None:
         self.body = plan.body
         self.group = group
         self.buffers = buffers
@@ -208,7 +139,7 @@ class _Nester:
         found: list[tuple[int, Access]] = []
         for instance in self.group.stores:
             item = self.group.instances[instance]
-            found += [(instance, _access(h, item.index_map, self.axes)) for h in self.buffers.stored[item.step]]
+            found += [(instance, access_of(h, item.index_map, self.axes)) for h in self.buffers.stored[item.step]]
         return found  # instances as the plan numbers them; `nest` goes on with their sources
 
     def _analyse(self) -> None:
@@ -227,7 +158,7 @@ class _Nester:
             if item.loaded:
                 home = self.buffers.loaded[item.step]
                 self.name_of.append(self.names.take(home.buffer.name))
-                access = _access(home, item.index_map, self.axes)
+                access = access_of(home, item.index_map, self.axes)
                 self.values.append(_Value(0, self._runs_along(access.strides), access))
                 continue
             self.name_of.append(self.names.fresh(step.origin))
@@ -266,7 +197,7 @@ class _Nester:
         item = self.group.instances[number]
         table = self.body.steps[item.step].operands[0]
         home = self.buffers.loaded[table]
-        access = _access(home, tuple(item.index_map[a] if a >= 0 else ZERO for a in axes), self.axes)
+        access = access_of(home, tuple(item.index_map[a] if a >= 0 else ZERO for a in axes), self.axes)
         names = [self.name_of[o] for o in self.operands[number]]
         dims = self.body.steps[table].type.dims
         at = (LookUp(names[-1 - a], m, d) for a, m, d in zip(axes, home.strides, dims, strict=True) if a < 0)
