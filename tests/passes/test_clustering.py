@@ -350,14 +350,35 @@ def test_a_bias_and_a_transpose_are_one_pass() -> None:
     assert clusters(graph) == [["flat", "bias", "heads/split", "heads/moved"]]
 
 
+@pytest.mark.parametrize(
+    ("tokens", "perm", "worth"), [(16, [2, 1, 0], True), (16000, [2, 1, 0], False), (16000, [1, 0, 2], True)]
+)
+def test_two_moves_are_one_pass(tokens: int, perm: list[int], worth: bool) -> None:
+    """But for many rows that become columns."""
+    d = Drawing()
+    x = d.node(
+        "moved",
+        "Transpose",
+        d.input("x", f32(tokens, 4, 8)),
+        d.constant("p", np.array([1, 0, 2], np.int32)),
+        type_=f32(4, tokens, 8),
+    )
+    again = d.node(
+        "again",
+        "Transpose",
+        x,
+        d.constant("q", np.array(perm, np.int32)),
+        type_=f32(*([4, tokens, 8][p] for p in perm)),
+    )
+    assert bool(clusters(d.graph(returned=[again]))) is worth
+
+
 def test_what_only_moves_or_fills_is_too_small() -> None:
     d = Drawing()
     moved = heads(d.input("x", f32(16, 32)), d)
     dims, zero = d.constant("dims", np.array([2, 64], np.int32)), d.constant("zero", np.float32(0.0))
     zeros = d.node("zeros", "Fill", dims, zero, type_=f32(2, 64))
-    p = d.constant("p", np.array([2, 1, 0], np.int32))
-    graph = d.graph(returned=[d.node("y", "Transpose", moved, p, type_=f32(8, 16, 4)), zeros])
-    assert not clusters(graph)
+    assert not clusters(d.graph(returned=[moved, zeros]))
     y = d.node("z", "AddV2", zeros, d.input("w", f32(2, 64)))
     assert not clusters(d.graph(returned=[y]))
 

@@ -24,6 +24,7 @@ _COMPUTE_INTENSIVE = tuple(
 )
 # Not worth a kernel, however many of them.
 _TINY = 16  # elements
+_IN_CACHE = 4096  # elements
 _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could be measured
 _GATHERING = frozenset(("ConcatV2", "Pack"))  # what is computed is stored in place
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
@@ -161,17 +162,30 @@ def refusal(
     """Why a cluster is not worth a kernel, or None.
 
     again: the nodes of the graph that go over their elements more than once; each counts as two.
-    To move elements is no reason for one, but a reason the more where others compute: a bias and the transpose behind
-    it are one pass over the elements instead of two.
+    To move elements is no reason for one, but a reason the more where others do too: a bias and a transpose behind it,
+    or slices and what puts them together, are one pass over the elements instead of two. But what only turns rows into
+    columns TensorFlow does block by block.
     """
     working = [n for n in members if n not in views and _works(graph, n)]
     moving = [n for n in members if n not in views and _moves(graph, n)]
     passes = len(working) + len(moving) + sum(n in again for n in working)
-    if not working or passes < config.min_cluster_size:
+    turns = not working and any(_turns_rows(graph, n) for n in moving)
+    if not (working or moving) or turns or passes < config.min_cluster_size:
         return Reason.TOO_SMALL, f"{len(working)} node(s) that do work"
-    if len(working) < _SMALL_CLUSTER and all(_is_tiny(graph, n) for n in working):
+    if len(working) < _SMALL_CLUSTER and all(_is_tiny(graph, n) for n in working or moving):
         return Reason.TOO_SMALL, f"{len(working)} node(s) of a few elements each"
     return None
+
+
+def _turns_rows(graph: Graph, name: str) -> bool:
+    """Whether a node puts other elements side by side, more of them than the cache holds."""
+    node = graph.nodes[name]
+    if node.op != "Transpose":
+        return False
+    type_, permutation = node.types[0], graph.constants.get(node.inputs[1])
+    keeps_rows = permutation is not None and permutation.size and permutation.ravel()[-1] == permutation.size - 1
+    is_small = type_.shape is not None and type_.size.is_static and type_.size.coefficient <= _IN_CACHE
+    return not (keeps_rows or is_small)
 
 
 def works(graph: Graph, members: Sequence[str], views: frozenset[str]) -> bool:
