@@ -130,5 +130,6 @@ def _write_case(path: Path, made: StitchedCluster, arrays: Sequence[np.ndarray[A
     from tf_stitch.lower.common import lower
 
     results = interp.run(lower(made.plan, made.kernel.name), arrays)
-    given: dict[str, Any] = {f"input_{n}": array for n, array in enumerate(arrays) if array is not None}
-    np.savez(path, **given, **{f"output_{n}": result for n, result in enumerate(results)})
+    kept: dict[str, Any] = {f"input_{n}": array for n, array in enumerate(arrays) if array is not None}
+    kept |= {f"output_{n}": result for n, result in enumerate(results)}
+    np.savez(path, **kept)

@@ -24,6 +24,7 @@ from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
     Compute,
+    Coordinate,
     ExtentOf,
     Literal,
     Load,
@@ -116,6 +117,8 @@ def _renamed(s: Statement, names: dict[str, str], offset: int) -> Statement:
             return Load(mine(name), dtype, _turned(access))
         case Literal() | ExtentOf():
             return replace(s, name=mine(s.name))
+        case Coordinate(name, _, (along, across)):
+            return replace(s, name=mine(name), strides=(across, along))
         case Compute(name, dtype, function, operands):
             return Compute(mine(name), dtype, function, tuple(map(mine, operands)))
         case Accumulate(reduction, value):
@@ -129,6 +132,8 @@ def _varies(s: Statement, varying: set[str]) -> bool:
     match s:
         case Load(_, _, access):
             return access.strides[-1] != _ZERO
+        case Coordinate():
+            return s.strides[-1] != _ZERO
         case Compute(_, _, _, operands):
             return not varying.isdisjoint(operands)
         case _:
