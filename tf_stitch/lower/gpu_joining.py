@@ -117,8 +117,8 @@ def _renamed(s: Statement, names: dict[str, str], offset: int) -> Statement:
             return Load(mine(name), dtype, _turned(access))
         case Literal() | ExtentOf():
             return replace(s, name=mine(s.name))
-        case Coordinate(name, _, (along, across)):
-            return replace(s, name=mine(name), strides=(across, along))
+        case Coordinate():
+            return replace(s, name=mine(s.name), strides=s.strides[::-1])
         case Compute(name, dtype, function, operands):
             return Compute(mine(name), dtype, function, tuple(map(mine, operands)))
         case Accumulate(reduction, value):
