@@ -1,7 +1,5 @@
 // batch_norm: f32[d0, 5, 7, 24]
 #include "prelude/cuda/core.h"
-#include "prelude/cuda/block.h"
-#include "prelude/cuda/grid.h"
 namespace stitch {
 
 // Where 840 * d0 is at most 2147418112.
@@ -13,58 +11,37 @@ batch_norm_0(
     const f32* __restrict__ fusedbatchnormv3_in_4,
     const f32* __restrict__ fusedbatchnormv3_in_5,
     f32* mul_out,
-    char* scratch,
-    GridBarrier* barrier,
     i64 d0) {
   const int thread = threadIdx.x;
-  f32* const fusedbatchnormv3_scratch = reinterpret_cast<f32*>(scratch);
-  {
-    // 4 elements to a thread.
-    for (i64 unit = blockIdx.x; unit < 1; unit += gridDim.x) {
-      const int n = (int(unit) * 256 + thread) * 4;
-      if (n < 24) {
-        const f32 fusedbatchnormv3 = 1e-04f;
-        const Pack<f32, 4> fusedbatchnormv3_in_pack = load_constant<4>(fusedbatchnormv3_in + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_2_pack = load_constant<4>(fusedbatchnormv3_in_2 + n);
-        Pack<f32, 4> fusedbatchnormv3_scratch_pack;
+  // 4 elements to a thread.
+  const i64 units = ((840 * d0) + 1023) / 1024;
+  for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const int element = (int(unit) * 256 + thread) * 4;
+    if (element < 840 * d0) {
+      const int n = element % 24, row = element / 24;
+      const f32* fusedbatchnormv3_in_3_at = fusedbatchnormv3_in_3 + row * 24;
+      f32* mul_out_at = mul_out + row * 24;
+      const f32 mul = 2.0f;
+      const f32 fusedbatchnormv3_again = 1e-04f;
+      const Pack<f32, 4> fusedbatchnormv3_in_again_pack = load_constant<4>(fusedbatchnormv3_in + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_2_again_pack = load_constant<4>(fusedbatchnormv3_in_2 + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_3_pack = load<4>(fusedbatchnormv3_in_3_at + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_4_pack = load_constant<4>(fusedbatchnormv3_in_4 + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_5_pack = load_constant<4>(fusedbatchnormv3_in_5 + n);
+      Pack<f32, 4> mul_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 fusedbatchnormv3_2 = fusedbatchnormv3_in_pack.v[v] + fusedbatchnormv3;
-          const f32 fusedbatchnormv3_3 = rsqrt(fusedbatchnormv3_2);
-          const f32 fusedbatchnormv3_4 = fusedbatchnormv3_3 * fusedbatchnormv3_in_2_pack.v[v];
-          fusedbatchnormv3_scratch_pack.v[v] = fusedbatchnormv3_4;
-        }
-        store(fusedbatchnormv3_scratch + n, fusedbatchnormv3_scratch_pack);
+      for (int v = 0; v < 4; ++v) {
+        const f32 fusedbatchnormv3_2_again = fusedbatchnormv3_in_again_pack.v[v] + fusedbatchnormv3_again;
+        const f32 fusedbatchnormv3_3_again = rsqrt(fusedbatchnormv3_2_again);
+        const f32 fusedbatchnormv3_scratch = fusedbatchnormv3_3_again * fusedbatchnormv3_in_2_again_pack.v[v];
+        const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[v] - fusedbatchnormv3_in_4_pack.v[v];
+        const f32 fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
+        const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[v];
+        const f32 relu_2 = relu(fusedbatchnormv3_3);
+        const f32 mul_2 = mul * relu_2;
+        mul_out_pack.v[v] = mul_2;
       }
-    }
-  }
-  grid_barrier(barrier, 0);
-  {
-    // 4 elements to a thread.
-    const i64 units = ((840 * d0) + 1023) / 1024;
-    for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
-      const int element = (int(unit) * 256 + thread) * 4;
-      if (element < (840 * d0)) {
-        const int n = element % 24, row = element / 24;
-        const f32* fusedbatchnormv3_in_3_at = fusedbatchnormv3_in_3 + row * 24;
-        f32* mul_out_at = mul_out + row * 24;
-        const f32 mul = 2.0f;
-        const Pack<f32, 4> fusedbatchnormv3_scratch_pack = load_fresh<4>(fusedbatchnormv3_scratch + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_3_pack = load<4>(fusedbatchnormv3_in_3_at + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_4_pack = load_constant<4>(fusedbatchnormv3_in_4 + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_5_pack = load_constant<4>(fusedbatchnormv3_in_5 + n);
-        Pack<f32, 4> mul_out_pack;
-#pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[v] - fusedbatchnormv3_in_4_pack.v[v];
-          const f32 fusedbatchnormv3_2 = fusedbatchnormv3_scratch_pack.v[v] * fusedbatchnormv3;
-          const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[v];
-          const f32 relu_2 = relu(fusedbatchnormv3_3);
-          const f32 mul_2 = mul * relu_2;
-          mul_out_pack.v[v] = mul_2;
-        }
-        store(mul_out_at + n, mul_out_pack);
-      }
+      store(mul_out_at + n, mul_out_pack);
     }
   }
 }
@@ -77,58 +54,37 @@ batch_norm_1(
     const f32* __restrict__ fusedbatchnormv3_in_4,
     const f32* __restrict__ fusedbatchnormv3_in_5,
     f32* mul_out,
-    char* scratch,
-    GridBarrier* barrier,
     i64 d0) {
   const int thread = threadIdx.x;
-  f32* const fusedbatchnormv3_scratch = reinterpret_cast<f32*>(scratch);
-  {
-    // 4 elements to a thread.
-    for (i64 unit = blockIdx.x; unit < 1; unit += gridDim.x) {
-      const i64 n = (unit * 256 + thread) * 4;
-      if (n < 24) {
-        const f32 fusedbatchnormv3 = 1e-04f;
-        const Pack<f32, 4> fusedbatchnormv3_in_pack = load_constant<4>(fusedbatchnormv3_in + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_2_pack = load_constant<4>(fusedbatchnormv3_in_2 + n);
-        Pack<f32, 4> fusedbatchnormv3_scratch_pack;
+  // 4 elements to a thread.
+  const i64 units = ((840 * d0) + 1023) / 1024;
+  for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const i64 element = (unit * 256 + thread) * 4;
+    if (element < 840 * d0) {
+      const i64 n = element % 24, row = element / 24;
+      const f32* fusedbatchnormv3_in_3_at = fusedbatchnormv3_in_3 + row * 24;
+      f32* mul_out_at = mul_out + row * 24;
+      const f32 mul = 2.0f;
+      const f32 fusedbatchnormv3_again = 1e-04f;
+      const Pack<f32, 4> fusedbatchnormv3_in_again_pack = load_constant<4>(fusedbatchnormv3_in + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_2_again_pack = load_constant<4>(fusedbatchnormv3_in_2 + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_3_pack = load<4>(fusedbatchnormv3_in_3_at + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_4_pack = load_constant<4>(fusedbatchnormv3_in_4 + n);
+      const Pack<f32, 4> fusedbatchnormv3_in_5_pack = load_constant<4>(fusedbatchnormv3_in_5 + n);
+      Pack<f32, 4> mul_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 fusedbatchnormv3_2 = fusedbatchnormv3_in_pack.v[v] + fusedbatchnormv3;
-          const f32 fusedbatchnormv3_3 = rsqrt(fusedbatchnormv3_2);
-          const f32 fusedbatchnormv3_4 = fusedbatchnormv3_3 * fusedbatchnormv3_in_2_pack.v[v];
-          fusedbatchnormv3_scratch_pack.v[v] = fusedbatchnormv3_4;
-        }
-        store(fusedbatchnormv3_scratch + n, fusedbatchnormv3_scratch_pack);
+      for (int v = 0; v < 4; ++v) {
+        const f32 fusedbatchnormv3_2_again = fusedbatchnormv3_in_again_pack.v[v] + fusedbatchnormv3_again;
+        const f32 fusedbatchnormv3_3_again = rsqrt(fusedbatchnormv3_2_again);
+        const f32 fusedbatchnormv3_scratch = fusedbatchnormv3_3_again * fusedbatchnormv3_in_2_again_pack.v[v];
+        const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[v] - fusedbatchnormv3_in_4_pack.v[v];
+        const f32 fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
+        const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[v];
+        const f32 relu_2 = relu(fusedbatchnormv3_3);
+        const f32 mul_2 = mul * relu_2;
+        mul_out_pack.v[v] = mul_2;
       }
-    }
-  }
-  grid_barrier(barrier, 0);
-  {
-    // 4 elements to a thread.
-    const i64 units = ((840 * d0) + 1023) / 1024;
-    for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
-      const i64 element = (unit * 256 + thread) * 4;
-      if (element < (840 * d0)) {
-        const i64 n = element % 24, row = element / 24;
-        const f32* fusedbatchnormv3_in_3_at = fusedbatchnormv3_in_3 + row * 24;
-        f32* mul_out_at = mul_out + row * 24;
-        const f32 mul = 2.0f;
-        const Pack<f32, 4> fusedbatchnormv3_scratch_pack = load_fresh<4>(fusedbatchnormv3_scratch + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_3_pack = load<4>(fusedbatchnormv3_in_3_at + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_4_pack = load_constant<4>(fusedbatchnormv3_in_4 + n);
-        const Pack<f32, 4> fusedbatchnormv3_in_5_pack = load_constant<4>(fusedbatchnormv3_in_5 + n);
-        Pack<f32, 4> mul_out_pack;
-#pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[v] - fusedbatchnormv3_in_4_pack.v[v];
-          const f32 fusedbatchnormv3_2 = fusedbatchnormv3_scratch_pack.v[v] * fusedbatchnormv3;
-          const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[v];
-          const f32 relu_2 = relu(fusedbatchnormv3_3);
-          const f32 mul_2 = mul * relu_2;
-          mul_out_pack.v[v] = mul_2;
-        }
-        store(mul_out_at + n, mul_out_pack);
-      }
+      store(mul_out_at + n, mul_out_pack);
     }
   }
 }

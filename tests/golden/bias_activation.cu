@@ -10,7 +10,7 @@ bias_activation_0(const f32* biasadd_in, const f32* __restrict__ biasadd_in_2, f
   const i64 units = ((96 * d0) + 1023) / 1024;
   for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const int element = (int(unit) * 256 + thread) * 4;
-    if (element < (96 * d0)) {
+    if (element < 96 * d0) {
       const int n = element % 96, row = element / 96;
       const f32* biasadd_in_at = biasadd_in + row * 96;
       f32* mul_out_at = mul_out + row * 96;
@@ -37,7 +37,7 @@ bias_activation_1(const f32* biasadd_in, const f32* __restrict__ biasadd_in_2, f
   const i64 units = ((96 * d0) + 1023) / 1024;
   for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const i64 element = (unit * 256 + thread) * 4;
-    if (element < (96 * d0)) {
+    if (element < 96 * d0) {
       const i64 n = element % 96, row = element / 96;
       const f32* biasadd_in_at = biasadd_in + row * 96;
       f32* mul_out_at = mul_out + row * 96;

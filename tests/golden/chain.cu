@@ -12,7 +12,7 @@ chain_0(const f32* tanh_in, f32* maximum_out, i64 d0) {
   const i64 units = ((96 * d0) + 1023) / 1024;
   for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const int n = (int(unit) * 256 + thread) * 4;
-    if (n < (96 * d0)) {
+    if (n < 96 * d0) {
       const f32 mul = 0.5f;
       const f32 add = 0.1f;
       const f32 mul_2 = 1.5f;
@@ -75,7 +75,7 @@ chain_1(const f32* tanh_in, f32* maximum_out, i64 d0) {
   const i64 units = ((96 * d0) + 1023) / 1024;
   for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const i64 n = (unit * 256 + thread) * 4;
-    if (n < (96 * d0)) {
+    if (n < 96 * d0) {
       const f32 mul = 0.5f;
       const f32 add = 0.1f;
       const f32 mul_2 = 1.5f;

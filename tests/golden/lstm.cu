@@ -18,7 +18,7 @@ lstm_0(
   const i64 units = ((33 * d0) + 255) / 256;
   for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const int element = int(unit) * 256 + thread;
-    if (element < (33 * d0)) {
+    if (element < 33 * d0) {
       const int n = element % 33, row = element / 33;
       const f32* add_in_at = add_in + row * 132;
       const f32* add_in_2_at = add_in_2;
@@ -74,7 +74,7 @@ lstm_1(
   const i64 units = ((33 * d0) + 255) / 256;
   for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const i64 element = unit * 256 + thread;
-    if (element < (33 * d0)) {
+    if (element < 33 * d0) {
       const i64 n = element % 33, row = element / 33;
       const f32* add_in_at = add_in + row * 132;
       const f32* add_in_2_at = add_in_2;

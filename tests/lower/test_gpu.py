@@ -163,6 +163,29 @@ def test_columns_of_rows_that_are_read_anyway_are_joined_with_them() -> None:
     assert evaluate(version.variant.units, {"N": 10}) == 3
 
 
+def batch_norm_of_parameters(heavy: int) -> Body:
+    """x * scale, the scale being some functions of a parameter for each channel."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(TensorType(DType.F32, shape_of("N", 24)))
+    scale = b.input(TensorType(DType.F32, shape_of(24)))
+    for _ in range(heavy):
+        scale = b.apply("rsqrt", scale)
+    return b.finish([b.apply("mul", x, b.broadcast(scale, b.shape(x)))])
+
+
+def test_what_is_computed_sooner_than_waited_for_is_computed_again() -> None:
+    kernel, schedules = scheduled(batch_norm_of_parameters(2))
+    assert len(kernel.nests) == 2
+    assert [len(v.kernel.nests) for v in schedules.versions] == [1, 1]
+    assert not any(v.variant.resident or v.kernel.scratch for v in schedules.versions)
+    verify_gpu(schedules, A100)
+    _, dear = scheduled(batch_norm_of_parameters(3))
+    assert [len(v.kernel.nests) for v in dear.versions] == [2, 2]
+    inputs = [np.full((5, 24), 3, np.float32), np.linspace(1, 2, 24, dtype=np.float32)]
+    for mine, wanted in zip(interp.run(schedules.versions[0].kernel, inputs), interp.run(kernel, inputs), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
 def test_what_is_loaded_again_is_kept() -> None:
     kernel, schedules = scheduled(softmax(100, 96))
     assert len(kernel.nests[0].tiles) == 1

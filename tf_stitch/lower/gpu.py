@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, product
+from tf_stitch.lower.gpu_inlining import inlined
 from tf_stitch.lower.gpu_joining import Joint, joint
 from tf_stitch.lower.gpu_launch import (
     CeilDiv,
@@ -187,6 +188,7 @@ class GpuSchedules:
 
 def schedule_gpu(kernel: Kernel, target: GpuTarget) -> GpuSchedules:
     """How a kernel, as `lower.common` makes it, runs on a GPU."""
+    kernel = inlined(kernel)
     kernel = apart(replace(kernel, forwards=_forwards(kernel)))
     choices = [_alternatives(nest, kernel, target) for nest in kernel.nests]
     if len(choices) <= _MANY_NESTS:

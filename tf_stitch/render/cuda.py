@@ -42,11 +42,11 @@ def render_cuda(kernel: Kernel, schedules: GpuSchedules) -> Source:
 
 
 def _preamble(kernel: Kernel, schedules: GpuSchedules) -> list[str]:
-    reduces = any(nest.reductions for nest in kernel.nests)
+    nests = [nest for v in schedules.versions for nest in v.kernel.nests]
     waits = any(v.variant.resident for v in schedules.versions)
-    needs_block = reduces or bool(kernel.scratch)
-    includes = ["core.h", *(["block.h"] if needs_block else []), *(["grid.h"] if waits else [])]
-    includes += headers([s for nest in kernel.nests for s in statements(nest)])
+    combines = any(nest.reductions for nest in nests) or any(v.kernel.scratch for v in schedules.versions)
+    includes = ["core.h", *(["block.h"] if combines else []), *(["grid.h"] if waits else [])]
+    includes += headers([s for nest in nests for s in statements(nest)])
     return [
         f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
         *(f'#include "prelude/cuda/{name}"' for name in includes),

@@ -301,7 +301,7 @@ class StagePrinter:
         if self.nest.outer:
             inside = self._with_read([self._parted("n", "row", "element", extent)], inside)
         sure = whole.coefficient % (THREADS * s.vector) == 0
-        return inside, "" if sure else f"if ({name} < {dim(whole)}) "
+        return inside, "" if sure else f"if ({name} < {bare(dim(whole))}) "
 
     def _statements(self, step: Step) -> Sequence[Statement]:
         match step:
