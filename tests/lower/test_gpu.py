@@ -186,6 +186,17 @@ def test_what_is_computed_sooner_than_waited_for_is_computed_again() -> None:
         np.testing.assert_array_equal(mine, wanted)
 
 
+def test_pieces_of_a_concatenation_are_no_whole_values() -> None:
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x, y = (b.input(TensorType(DType.F32, shape_of(n))) for n in (24, 8))
+    whole = b.concat([b.apply("rsqrt", x), b.apply("exp", y)], 0)
+    z = b.input(TensorType(DType.F32, shape_of("N", 32)))
+    kernel, schedules = scheduled(b.finish([b.apply("mul", z, b.broadcast(whole, b.shape(z)))]))
+    assert len(kernel.nests) == 3
+    assert [len(v.kernel.nests) for v in schedules.versions] == [3, 3]
+    verify_gpu(schedules, A100)
+
+
 def test_what_is_loaded_again_is_kept() -> None:
     kernel, schedules = scheduled(softmax(100, 96))
     assert len(kernel.nests[0].tiles) == 1

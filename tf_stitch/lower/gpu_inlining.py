@@ -59,9 +59,8 @@ def _one_value(nest: Nest) -> Store | None:
     if not plain or len(stores) != 1 or nest.finish:
         return None
     access = stores[0].access
-    return (
-        stores[0] if access.buffer.place is Place.SCRATCH and access.strides[-1] == ONE and not access.offset else None
-    )
+    whole = access.strides[-1] == ONE and access.buffer.size == nest.inner[0]  # and no piece of a concatenation
+    return stores[0] if access.buffer.place is Place.SCRATCH and whole else None
 
 
 def _few(nest: Nest) -> bool:
