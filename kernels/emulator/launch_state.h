@@ -52,6 +52,7 @@ struct State {
   std::vector<std::uint64_t> order;  // of the grid's blocks
   std::uint64_t next = 0;            // in `order`
   unsigned resident = 1;
+  bool stalled = false;  // the blocks that have begun only wait for others
   std::uint64_t alive = 0;  // threads
   std::uint64_t idle = 0;   // turns of spinning threads since anything happened
   std::uint64_t random = 1;

@@ -28,7 +28,9 @@ const char* NameOf(Vote vote) {
   return "";
 }
 
-bool SamePlace(const Site& a, const Site& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+bool SamePlace(const Site& a, const Site& b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
 
 std::string Hex(unsigned mask) {
   char text[16];
@@ -49,15 +51,16 @@ int Result(Vote vote, const Block& block) {
 
 Thread& Lane(const Thread& me, unsigned lane) { return me.block->threads[me.warp * 32 + lane]; }
 
-// A meeting of other lanes than `mask` that some of these lanes already wait in; null if there is none.
-const Meeting* Overlapping(const Warp& warp, unsigned mask) {
-  for (const Meeting& meeting : warp.meetings) {
-    if (meeting.arrived != 0 && meeting.mask != mask && (meeting.mask & mask) != 0) return &meeting;
-  }
-  return nullptr;
+// Whether `me` may arrive. All but the last condition are those of the mask.
+bool MayArrive(const Thread& me, const Warp& warp, const Meeting& meeting, Vote vote, unsigned mask, Site site) {
+  const bool begun = meeting.arrived != 0 && meeting.mask == mask;
+  if ((mask >> me.lane & 1) == 0 || (mask & ~warp.alive) != 0) return false;
+  if (!begun) return (warp.expected & mask) == 0;
+  return meeting.vote == vote && SamePlace(meeting.site, site);
 }
 
-void CheckArrival(const Thread& me, const Warp& warp, const Meeting& meeting, Vote vote, unsigned mask, Site site) {
+// Says why `me` may not.
+void Refuse(const Thread& me, const Warp& warp, const Meeting& meeting, Vote vote, unsigned mask, Site site) {
   const std::string here = Name(me) + " in " + NameOf(vote) + " at " + Name(site);
   if ((mask >> me.lane & 1) == 0) {
     Fail("divergence", here + ": its own lane " + std::to_string(me.lane) + " is not in the mask " + Hex(mask), &me);
@@ -67,15 +70,14 @@ void CheckArrival(const Thread& me, const Warp& warp, const Meeting& meeting, Vo
          here + ": the mask " + Hex(mask) + " names lanes that have returned or do not exist, alive are " +
              Hex(warp.alive), &me);
   }
-  if (const Meeting* other = Overlapping(warp, mask)) {
+  for (const Meeting& other : warp.meetings) {
+    if (other.arrived == 0 || other.mask == mask || (other.mask & mask) == 0) continue;
     Fail("divergence",
-         here + ": its mask is " + Hex(mask) + ", but lanes of it wait with the mask " + Hex(other->mask) + " in " +
-             NameOf(other->vote) + " at " + Name(other->site), &me);
+         here + ": its mask is " + Hex(mask) + ", but lanes of it wait with the mask " + Hex(other.mask) + " in " +
+             NameOf(other.vote) + " at " + Name(other.site), &me);
   }
-  if (meeting.arrived != 0 && (meeting.vote != vote || !SamePlace(meeting.site, site))) {
-    Fail("divergence",
-         here + ": other lanes of its mask are in " + NameOf(meeting.vote) + " at " + Name(meeting.site), &me);
-  }
+  Fail("divergence", here + ": other lanes of its mask are in " + NameOf(meeting.vote) + " at " + Name(meeting.site),
+       &me);
 }
 
 void Shuffle(const Thread& me, const Meeting& meeting) {
@@ -119,6 +121,7 @@ void Complete(Thread& me, Meeting& meeting) {
     Acquire(&meeting.tag);
   }
   meeting.arrived = 0;
+  me.block->warps[me.warp].expected &= ~meeting.mask;
   ++Counted().warp_meetings;
   for (unsigned lane = 0; lane < 32; ++lane) {
     if ((meeting.mask >> lane & 1) == 0 || lane == me.lane) continue;
@@ -173,7 +176,8 @@ extern "C" unsigned long long stitch_emulator_meet_warp(Vote vote, unsigned mask
   Thread* me = now.running;
   Warp& warp = me->block->warps[me->warp];
   Meeting& meeting = warp.meetings[mask == 0 ? 0 : __builtin_ctz(mask)];
-  CheckArrival(*me, warp, meeting, vote, mask, site);
+  if (!MayArrive(*me, warp, meeting, vote, mask, site)) Refuse(*me, warp, meeting, vote, mask, site);
+  warp.expected |= mask;
   me->value = value;
   me->source = source;
   meeting.mask = mask;

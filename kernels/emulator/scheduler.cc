@@ -38,11 +38,11 @@ Thread* TakeReady() {
   return state.ready.Pop();
 }
 
-// The running thread stops; whoever is next goes on, or the program's context if nobody is.
+// The running thread stops; whoever is next goes on, or the program's context if nobody is or a block should begin.
 void GiveWay() {
   Thread* me = state.running;
   ++Counted().switches;
-  if (state.ready.empty()) {
+  if (state.ready.empty() || state.stalled) {
     state.running = nullptr;
     Switch(me->context, state.main);
   } else {
@@ -214,9 +214,18 @@ void Order() {
   for (std::uint64_t n = blocks; n > 1; --n) std::swap(state.order[n - 1], state.order[Random() % n]);
 }
 
+// Whether one more block may begin.
+bool MayBegin() {
+  return state.next < state.order.size() && state.blocks.size() < state.resident && state.failure.empty();
+}
+
+// A block begins when the others cannot go on without it: so the stacks in use are few, and in the cache. With a seed some
+// run side by side from the begin.
 void RunBlocks() {
+  const unsigned eager = state.launch->seed < 0 ? 1 : 8;
   while (state.failure.empty()) {
-    while (state.next < state.order.size() && state.blocks.size() < state.resident && state.failure.empty()) {
+    while (MayBegin() && (state.blocks.size() < eager || state.ready.empty() || state.stalled)) {
+      state.stalled = false;
       StartBlock(state.order[state.next++]);
     }
     if (state.blocks.empty() || !state.failure.empty()) return;
@@ -262,6 +271,7 @@ void Spin(const char* in, Site site) {
     Fail("deadlock", "threads only spin, and nothing that they look at changes: " + Waiting(), me);
   }
   MakeReady(me);
+  state.stalled = state.idle > 2 * state.alive && MayBegin();
   Wait(in, site);
 }
 
@@ -296,6 +306,7 @@ std::string Run(const Launch& launch) {
   while (!state.blocks.empty()) EndBlock(state.blocks.back().get());
   Acquire(&state.end);
   state.ready.Clear();
+  state.stalled = false;
   DropStacks();
   if (state.failure.empty()) {
     const std::string damage = Damage();

@@ -58,6 +58,7 @@ struct Meeting {
 
 struct Warp {
   unsigned alive = 0;
+  unsigned expected = 0;  // lanes of the masks of meetings that some have come to
   Meeting meetings[32];
 };
 
