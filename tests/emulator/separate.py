@@ -33,7 +33,7 @@ def launch(
     args: Sequence[Argument],
     schedule: tuple[int, int],
     alignment: int,
-    timeout: float = 120,
+    timeout: float = 300,
 ) -> dict:
     """The runtime's report. Arrays are passed in files, and read back.
 

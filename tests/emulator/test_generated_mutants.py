@@ -30,7 +30,7 @@ _SIZES = {
     "all reducers": _ROWS,
     "a sum of everything": ((37, 129), (3, 4173)),
     "batch norm": ((600, 9), (70, 65)),
-    "a layer norm's gradient": ((603, 70), (9, 300)),
+    "a layer norm's gradient": ((603, 70), (9, 300), (3, 4173)),
     "a softmax in the middle": ((2, 300, 9), (3, 33, 40)),
     "a transpose": ((31, 33),),
 }
