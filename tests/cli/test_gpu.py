@@ -103,3 +103,19 @@ def test_without_a_compiler_for_gpus(block, tmp_path, monkeypatch):
     assert checks["GPU compiler"]["status"] == ""
     assert "nvidia-cuda-nvrtc-cu12" in checks["GPU compiler"]["remedy"]
     assert checks["trial"]["status"] == "ok"
+
+
+def test_in_this_process_what_is_placed_on_a_cpu_is_left_alone():
+    import tf_stitch as package
+    from tf_stitch.config import Config
+
+    def chain(x):
+        return tf.nn.softmax(tf.exp(x) * 2.0 + 1.0)
+
+    with tf.device("/CPU:0"):
+        stitched = package.function(chain, config=Config(target="cuda:sm_80"))
+        x = tf.constant(np.random.default_rng(0).standard_normal((4, 9)), tf.float32)
+        package.reset_stats()
+        np.testing.assert_allclose(stitched(x), chain(x), rtol=1e-5)
+    assert package.stats()["kernels"] == 0
+    assert package.stats()["rejections"]["DEVICE"] >= 3

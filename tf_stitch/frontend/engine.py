@@ -65,7 +65,11 @@ def targets_of(config: Config) -> Targets:
     Raises:
       UsageError: as `engine_for` does.
     """
-    return Target.baseline(config.cpu_baseline) if config.target == "cpu" else gpus_of(config.target)
+    if config.target == "cpu":
+        return Target.baseline(config.cpu_baseline)
+    if config.never_slower:
+        raise UsageError("kernels are raced on this machine's CPU, so never_slower goes with target 'cpu' alone.")
+    return gpus_of(config.target)
 
 
 def gpus_of(target: str) -> tuple[GpuTarget, ...]:

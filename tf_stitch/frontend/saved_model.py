@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from tf_stitch.config import TUNE_SECONDS, Config, default_config, is_for_gpus
+from tf_stitch.config import TUNE_SECONDS, Config, default_config
 from tf_stitch.errors import Reason, StitchError, UsageError
 from tf_stitch.frontend.conversion import Conversion, converted_clusters
 from tf_stitch.frontend.convertible import fetched_names, redirect_contexts, refusals
@@ -85,13 +85,12 @@ def convert_saved_model(
         nodes = _count_nodes(saved_model)
         return Conversion(source, None, nodes, nodes, already_stitched=True)
     config = config or default_config()
-    if is_for_gpus(config.target) and (config.never_slower or never_slower):
-        raise UsageError("kernels are raced on this machine's CPU, so never_slower goes with target 'cpu' alone.")
+    config = replace(config, never_slower=config.never_slower or never_slower)
     tell = progress or _say_nothing
     units, skipped = units_of(saved_model, progress)
     results = engine_for(config).stitch([u.graph for u in units], progress)
     raced: tuple[RacedCluster, ...] = ()
-    if config.never_slower or never_slower:
+    if config.never_slower:
         shapes = {name: np.shape(value) for name, value in (tune_inputs or {}).items()}
         results, raced = _tuned(saved_model, units, results, shapes, Tuner(records(), seconds=tune_seconds), tell)
     editing = _edited(saved_model, units, results)
