@@ -36,7 +36,7 @@ venv: .venv/.native
 # For tests on the driver double, from a wheel that is built once. They skip where it cannot be built.
 .venv/.pycuda: .venv/.dependencies docker/build_pycuda.sh
 	@echo "== PyCUDA"
-	PYTHON=.venv/bin/python docker/build_pycuda.sh $(PYCUDA) && $(PIP) install --find-links $(PYCUDA) pycuda \
+	PYTHON=.venv/bin/python docker/build_pycuda.sh $(PYCUDA) && $(PIP) install --only-binary pycuda --find-links $(PYCUDA) pycuda \
 	  || echo "PyCUDA cannot be built here; the tests that need it are skipped"
 	@touch $@
 
