@@ -22,22 +22,26 @@ def dump_into(directory) -> Dump:
     return Dump(directory, "x86-64-v3")
 
 
+SIGNATURE = [tf.TensorSpec([None, 6, 8], tf.float32), tf.TensorSpec([None], tf.int32)]
+
+
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory):
-    """A function's graph with two clusters, one of them with an operand of dims and several outputs."""
+    """A function's graph with a few clusters: one has an operand of dims and several outputs, one looks elements up."""
     directory = tmp_path_factory.mktemp("dump")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TF_STITCH_DUMP", str(directory))
         grappler.install().forget()
 
-        @tf_stitch.function(input_signature=[tf.TensorSpec([None, 6, 8], tf.float32)], autograph=False)
-        def serve(x):
+        @tf_stitch.function(input_signature=SIGNATURE, autograph=False)
+        def serve(x, i):
             y = tf.nn.softmax(x * 0.5 - float("1e-3"))
             flat = tf.reshape(tf.exp(y) + 1.0, [tf.shape(x)[0], 48])
             a, b = tf.split(tf.tanh(tf.matmul(flat, tf.ones([48, 12]))), [5, 7], axis=1)
-            return tf.nn.relu(a) + 1.0, tf.where(b > 0.0, b, 2.0 * b)
+            words = tf.gather(tf.matmul(tf.ones([3, 5]), tf.ones([5, 20])), i)
+            return tf.nn.relu(a) + 1.0, tf.where(b > 0.0, b, 2.0 * b), tf.tanh(words) + 1.0
 
-        serve(tf.ones([3, 6, 8]))
+        serve(tf.ones([3, 6, 8]), tf.constant([2, 0, 1]))
     (graph,) = directory.iterdir()
     return graph
 

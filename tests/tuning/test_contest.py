@@ -87,6 +87,17 @@ def test_arrays(dtype):
     assert Operand(dtype, ()).array(np.random.default_rng(0)).shape == ()
 
 
+def test_indices_are_in_range():
+    def looked_up(table: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+        return tf.exp(tf.gather(table, indices)) + 1.0
+
+    for rows in (3, 5000):
+        found = contest(of_function(looked_up, tf.TensorSpec([rows, 48]), tf.TensorSpec([2000], tf.int32)))
+        (indices,) = (o.array(np.random.default_rng(0)) for o in found.operands if o.dtype is DType.I32)
+        assert indices.min() >= 0
+        assert rows // 2 < indices.max() < rows
+
+
 def test_a_product_of_dims_has_the_factors_that_the_shapes_say():
     """f32[b*s, 48] is made a f32[b, s, 48] by a shape that the kernel does not read and the nodes do."""
 

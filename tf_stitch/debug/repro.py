@@ -190,7 +190,8 @@ def _dim(dim: Dim, symbols: Mapping[str, Dim]) -> Dim:
 def _input(graph: Graph, cluster: Cluster, number: int, value: Value, symbols: Mapping[str, Dim]) -> str:
     type_ = cluster.body.inputs[number]
     if type_ is not None:
-        return _call("tensor", type_.dtype, type_.dims)
+        ends = [w.below for w in cluster.body.indices if w.input == number]
+        return _call("tensor", type_.dtype, type_.dims, min(ends, key=lambda d: (len(d.symbols), d), default=None))
     mine = graph.type_of(value)
     if value in graph.constants:
         return _constant(graph.constants[value], mine.dtype)
@@ -199,9 +200,16 @@ def _input(graph: Graph, cluster: Cluster, number: int, value: Value, symbols: M
     return _call("tensor", mine.dtype, tuple(_dim(d, symbols) for d in mine.shape or ()))
 
 
-def _call(function: str, dtype: DType, dims: tuple[Dim, ...]) -> str:
-    spelled = [str(d) if d.is_static else repr(str(d)) for d in dims]
+def _call(function: str, dtype: DType, dims: tuple[Dim, ...], below: Dim | None = None) -> str:
+    """below: the end of indices."""
+    spelled = [_number(d) for d in dims]
+    if below is not None:
+        spelled.append(f"below={_number(below)}")
     return f"{function}({', '.join([repr(_TENSORFLOW.get(dtype, 'float32')), *spelled])})"
+
+
+def _number(dim: Dim) -> str:
+    return str(dim) if dim.is_static else repr(str(dim))
 
 
 def _sizes(graph: Graph, cluster: Cluster, symbols: Mapping[str, Dim]) -> dict[str, int]:

@@ -28,21 +28,24 @@ _DIFFERS = 4  # exit status
 
 @dataclass(frozen=True)
 class tensor:  # noqa: N801  reads as a call in scripts
-    """An input of random elements. A dim is a number, a symbol, or a product ("64*d0")."""
+    """An input of random elements. A dim is a number, a symbol, or a product ("64*d0"); so is the end of indices."""
 
     dtype: str
     dims: tuple[int | str, ...]
+    below: int | str
 
-    def __init__(self, dtype: str, *dims: int | str) -> None:
+    def __init__(self, dtype: str, *dims: int | str, below: int | str = 8) -> None:
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "below", below)
 
     def value(self, sizes: Mapping[str, int], rng: np.random.Generator) -> tf.Tensor:
         shape = tuple(_size(d, sizes) for d in self.dims)
         dtype = tf.as_dtype(self.dtype)
         if dtype.is_bool:
             return tf.constant(rng.random(shape) < 0.5)
-        made = rng.integers(0, 8, shape) if dtype.is_integer else rng.standard_normal(shape)
+        end = max(1, _size(self.below, sizes))
+        made = rng.integers(0, end, shape) if dtype.is_integer else rng.standard_normal(shape)
         return tf.constant(made.astype(dtype.as_numpy_dtype))
 
 

@@ -40,18 +40,21 @@ class Unraceable(Exception):
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that both sides are given. `content`: its bytes, where they are not free."""
+    """A tensor that both sides are given. content: its bytes, where they are not free. below: of indices, their end."""
 
     dtype: DType
     shape: tuple[int, ...]
     content: bytes | None = None
+    below: int | None = None
 
     def array(self, random: np.random.Generator) -> np.ndarray[Any, Any]:
-        """Normal numbers; integers from 1 to 7, which are indices, extents and divisors alike; or what is fixed."""
+        """Normal numbers; indices; integers from 1 to 7, which are extents and divisors alike; or what is fixed."""
         if self.content is not None:
             return np.frombuffer(self.content, self.dtype.numpy).reshape(self.shape)
         if self.dtype is DType.BOOL:
             return random.random(self.shape) < 0.5
+        if self.below is not None:
+            return random.integers(0, self.below, self.shape).astype(self.dtype.numpy)
         made = random.standard_normal(self.shape) if self.dtype.is_float else random.integers(1, 8, self.shape)
         return np.asarray(made).astype(self.dtype.numpy)
 
@@ -144,11 +147,15 @@ def _operands(graph: Graph, cluster: Cluster, kernel: Kernel, dims: Mapping[str,
         for mine, theirs in zip(graph.type_of(value).shape or (), type_.dims if type_ else (), strict=False):
             if mine.coefficient == 1 and len(mine.symbols) == 1:
                 numbers[mine.symbols[0]] = theirs.evaluate(sizes)
+    below: dict[int, int] = {}
+    for within in kernel.indices:
+        end = max(1, within.below.evaluate(sizes))
+        below[within.input] = min(end, below.get(within.input, end))
     found = tuple(
         _unread(graph, value, numbers)
         if type_ is None
-        else Operand(type_.dtype, tuple(d.evaluate(sizes) for d in type_.dims))
-        for value, type_ in zip(cluster.inputs, kernel.inputs, strict=True)
+        else Operand(type_.dtype, tuple(d.evaluate(sizes) for d in type_.dims), below=below.get(number))
+        for number, (value, type_) in enumerate(zip(cluster.inputs, kernel.inputs, strict=True))
     )
     if sum(operand.bytes for operand in found) > _LARGEST:
         raise Unraceable(f"its operands take more than {_LARGEST >> 20} MiB")
