@@ -259,6 +259,13 @@ def test_names_of_nodes_may_be_those_of_the_kernel() -> None:
         agree(kernel, drawn(kernel, *([5] if rows == "N" else [])), "names of the kernel's own")
 
 
+def test_pieces_of_one_output_are_stored_side_by_side() -> None:
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(TensorType(DType.F32, shape_of(5, 8)))
+    kernel = emulated(lowered_for_gpu(b.finish([b.concat([x, b.apply("neg", x), x], 1)])))
+    agree(kernel, drawn(kernel), "pieces")
+
+
 def test_columns_that_are_no_whole_warp_leave_their_neighbours_alone() -> None:
     kernel = emulated(lowered_for_gpu(column_sums("N", 33)))
     agree(kernel, drawn(kernel, 1000), "33 columns")

@@ -251,8 +251,8 @@ class Scope:
         if vector == 1:
             body.append(f"store({address}, {value});")
             return
-        pack = f"{buffer.name}_pack" if in_tile else f"{self._place(access).removesuffix('_at')}_pack"
-        while any(line.endswith(f" {pack};") for line in before):  # a nest may store two pieces of one output
+        pack = f"{buffer.name}_pack"
+        while f"Pack<{register(buffer.dtype)}, {vector}> {pack};" in before:  # another piece of the same buffer
             pack += "_"
         before.append(f"Pack<{register(buffer.dtype)}, {vector}> {pack};")
         body.append(f"{pack}.v[e] = {value};")
