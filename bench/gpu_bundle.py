@@ -6,6 +6,7 @@ gpu_check.py  launch.so  manifest.json  kernels/NAME.so  cases/NAME.npz  wheels/
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tf_stitch.plan.gpu_target import GpuTarget
     from tf_stitch.toolchain.artifact import Toolchain
 
+_MOST_ROWS = 33  # of what lies in the bundle with its results: odd, and not much to carry
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 
 
@@ -68,11 +70,13 @@ def pack(
     shutil.copy(gpu_check.__file__, directory)
     entries: list[dict[str, Any]] = []
     for workload in workloads:
-        shapes = [(workload.quick[0], True), *([(workload.full[-1], False)] if large else [])]
-        for shape, small in shapes:
+        shapes = (*workload.quick, *workload.full)
+        *rows, width = min(shapes, key=math.prod)
+        small, most = (*(min(r, _MOST_ROWS) for r in rows), width), max(shapes, key=math.prod)
+        for shape in (small, most) if large else (small,):
             for graph, made in _stitched(workload, shape, targets, toolchain):
                 name = f"{workload.name}_{len(entries)}"
-                entries.append(_packed(directory, name, graph, made, has_case=small))
+                entries.append(_packed(directory, name, graph, made, has_case=shape == small))
     (directory / "manifest.json").write_text(json.dumps(entries, indent=1) + "\n")
     return len(entries)
 

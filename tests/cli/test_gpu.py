@@ -29,6 +29,11 @@ def test_a_model_for_gpus_is_made_without_one(for_gpus):
     _, found = for_gpus
     assert found["stitch_ops"] == 2
     assert "BUILD_FAILED" not in found["rejections"]
+    for cluster in found["clusters"]:
+        assert list(cluster["resources"]) == ["sm_80", "sm_90"]
+        for needs in (entry for entries in cluster["resources"].values() for entry in entries.values()):
+            assert needs["registers"] > 0
+            assert needs["local_bytes"] == 0, "registers were spilled"
 
 
 @needs_device_compiler

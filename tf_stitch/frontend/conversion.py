@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tf_stitch.frontend.tuning import RacedCluster
     from tf_stitch.ir.graph import Graph
     from tf_stitch.pipeline import Stitched, StitchedCluster
+    from tf_stitch.toolchain.cubin import Resources
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class ConvertedCluster:
     schemes: how often each is used between its steps.
     dynamic: whether a dim of its inputs or outputs is unknown.
     bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; see plan/cost.
+    resources: of a kernel for GPUs: what its entries need, by architecture and entry; see toolchain/cubin.
     """
 
     id: str
@@ -35,6 +37,7 @@ class ConvertedCluster:
     dynamic: bool
     bytes_before: int
     bytes_after: int
+    resources: dict[str, dict[str, Resources]] = field(default_factory=dict[str, dict[str, "Resources"]])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"nodes": [{"name": name, "op": op} for name, op in self.nodes]}
@@ -113,4 +116,5 @@ def _converted(graph: Graph, made: StitchedCluster, name: str) -> ConvertedClust
         dynamic=any(not d.is_static for v in boundary for d in graph.type_of(v).shape or ()),
         bytes_before=cost.apart(cluster.body).at(known),
         bytes_after=cost.stitched(made.plan).at(known),
+        resources={arch: dict(entries) for arch, entries in made.artifact.resources.items()},
     )
