@@ -204,6 +204,7 @@ std::string ModuleProblem(const StitchKernel& kernel, const StitchModule& module
 
 std::string GpuContractProblem(const StitchKernel& kernel, const StitchGpuKernel& gpu) {
   if (gpu.modules < 1 || gpu.module == nullptr) return "no module";
+  if (gpu.alignment < 1) return "no `alignment`";
   for (int i = 0; i < gpu.modules; ++i) {
     if (std::string problem = ModuleProblem(kernel, gpu.module[i]); !problem.empty()) return problem;
   }

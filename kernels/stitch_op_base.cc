@@ -1,6 +1,6 @@
 #include "stitch_op_base.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -132,7 +132,7 @@ Call::Call(OpKernelContext* context, const LoadedKernel& kernel)
   }
 }
 
-absl::Status Call::AllocateOutputs(OpKernelContext* context, const LoadedKernel& kernel) {
+absl::Status Call::AllocateOutputs(OpKernelContext* context, const LoadedKernel& kernel, int alignment) {
   const long long* dims = output_dims.data();
   for (int i = 0; i < kernel.abi->outputs; ++i) {
     const int rank = kernel.abi->output_ranks[i];
@@ -140,9 +140,12 @@ absl::Status Call::AllocateOutputs(OpKernelContext* context, const LoadedKernel&
     dims += rank;
     TensorShape shape;
     TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape(sizes, &shape));
+    absl::InlinedVector<int, 4> candidates;
+    for (int input : kernel.forward_candidates[i]) {
+      if (reinterpret_cast<uintptr_t>(context->input(input).data()) % alignment == 0) candidates.push_back(input);
+    }
     Tensor* output = nullptr;
-    TF_RETURN_IF_ERROR(
-        context->forward_input_or_allocate_output(kernel.forward_candidates[i], i, shape, &output));
+    TF_RETURN_IF_ERROR(context->forward_input_or_allocate_output(candidates, i, shape, &output));
     outputs.push_back(output);
     if (output->NumElements() > 0) all_empty = false;
   }

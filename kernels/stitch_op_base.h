@@ -23,8 +23,9 @@ struct Call {
 
   Call(tensorflow::OpKernelContext* context, const LoadedKernel& kernel);
 
-  // Makes the output tensors, in an input's buffer where the kernel allows it and nobody else holds it.
-  absl::Status AllocateOutputs(tensorflow::OpKernelContext* context, const LoadedKernel& kernel);
+  // Makes the output tensors, in an input's buffer where the kernel allows it, nobody else holds it, and its address is
+  // a multiple of `alignment`.
+  absl::Status AllocateOutputs(tensorflow::OpKernelContext* context, const LoadedKernel& kernel, int alignment = 1);
 
   // Where the outputs are.
   absl::InlinedVector<void*, 8> OutputAddresses() const;

@@ -42,7 +42,7 @@ class StitchOpGpu : public StitchOpBase {
     if (plan.launch.scratch_bytes > 0) {
       OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_INT8, {plan.launch.scratch_bytes}, &scratch));
     }
-    OP_REQUIRES_OK(context, call->AllocateOutputs(context, kernel));
+    OP_REQUIRES_OK(context, call->AllocateOutputs(context, kernel, kernel.gpu->alignment));
     if (call->all_empty) return;
 
     absl::InlinedVector<const void*, 8> inputs;
