@@ -1,4 +1,4 @@
-"""No barrier, fence, bound or guard of a generated kernel can go without being missed.
+"""No barrier, fence, bound or guard of a generated kernel can go without being missed, but for those that do no harm.
 
 Each version of a kernel is mutated by itself, and run at shapes that it is made for. What it must give is what it gives
 when it is whole, to the last bit.
@@ -35,11 +35,21 @@ _SIZES = {
     "a transpose": ((31, 33),),
 }
 
+# What may go without harm, once in each version, and why. A line that nothing needs any longer is to be deleted.
+_HARMLESS = {
+    "a layer norm's gradient": {
+        ("check", "n < C"): "beyond a row's end, its part of a column's sum is computed for nothing, and not stored",
+        ("grid barrier", "grid_barrier(barrier, 1);"): "few rows are one piece of their columns: the block that leaves"
+        " what it summed is the one that reads it",
+    },
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
     """A kernel, and inputs of several shapes for it."""
 
+    name: str
     made: LoweredForGpu
     inputs: tuple[list[Array], ...]
 
@@ -58,7 +68,7 @@ def named_cluster(name: str) -> Subject:
         arguments = arguments_of(named, shape, named.dtypes[0])
         by_name = {t.op.name: a for t, a in zip(found.concrete.inputs, arguments, strict=True)}
         inputs.append([by_name[value.node] for value in cluster.inputs])
-    return Subject(lowered_for_gpu(cluster.body, name), tuple(inputs))
+    return Subject(name, lowered_for_gpu(cluster.body, name), tuple(inputs))
 
 
 def _shapes(named: Named) -> list[Mapping[str, int]]:
@@ -77,7 +87,7 @@ def handmade_body(name: str) -> Subject:
         types = [t for t in made.kernel.inputs if t is not None]
         shapes = [[d.evaluate(symbols) for d in t.dims] for t in types]
         inputs.append([random.standard_normal(s).astype(t.dtype.numpy) for s, t in zip(shapes, types, strict=True)])
-    return Subject(made, tuple(inputs))
+    return Subject(name, made, tuple(inputs))
 
 
 def alone(text: str, entry: str) -> str:
@@ -128,7 +138,9 @@ def judged(subject: Subject, entry: str) -> None:
     verdicts = [judge(mutant, trial) for mutant in mutants(trial.text)]
     print("\n" + table(verdicts))
     assert verdicts, "there is something to leave out"
-    assert not [str(verdict) for verdict in verdicts if verdict.by is None]
+    escaped = [(verdict.mutant.kind, verdict.mutant.what) for verdict in verdicts if verdict.by is None]
+    assert set(escaped) <= _HARMLESS.get(subject.name, {}).keys()
+    assert len(escaped) == len(set(escaped))
 
 
 def test_long_rows_of_a_layer_norm():
