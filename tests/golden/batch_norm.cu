@@ -30,16 +30,16 @@ batch_norm_0(
       const Pack<f32, 4> fusedbatchnormv3_in_5_pack = load_constant<4>(fusedbatchnormv3_in_5 + n);
       Pack<f32, 4> mul_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 fusedbatchnormv3_2_again = fusedbatchnormv3_in_again_pack.v[v] + fusedbatchnormv3_again;
+      for (int e = 0; e < 4; ++e) {
+        const f32 fusedbatchnormv3_2_again = fusedbatchnormv3_in_again_pack.v[e] + fusedbatchnormv3_again;
         const f32 fusedbatchnormv3_3_again = rsqrt(fusedbatchnormv3_2_again);
-        const f32 fusedbatchnormv3_scratch = fusedbatchnormv3_3_again * fusedbatchnormv3_in_2_again_pack.v[v];
-        const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[v] - fusedbatchnormv3_in_4_pack.v[v];
+        const f32 fusedbatchnormv3_scratch = fusedbatchnormv3_3_again * fusedbatchnormv3_in_2_again_pack.v[e];
+        const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[e] - fusedbatchnormv3_in_4_pack.v[e];
         const f32 fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
-        const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[v];
+        const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[e];
         const f32 relu_2 = relu(fusedbatchnormv3_3);
         const f32 mul_2 = mul * relu_2;
-        mul_out_pack.v[v] = mul_2;
+        mul_out_pack.v[e] = mul_2;
       }
       store(mul_out_at + n, mul_out_pack);
     }
@@ -73,16 +73,16 @@ batch_norm_1(
       const Pack<f32, 4> fusedbatchnormv3_in_5_pack = load_constant<4>(fusedbatchnormv3_in_5 + n);
       Pack<f32, 4> mul_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 fusedbatchnormv3_2_again = fusedbatchnormv3_in_again_pack.v[v] + fusedbatchnormv3_again;
+      for (int e = 0; e < 4; ++e) {
+        const f32 fusedbatchnormv3_2_again = fusedbatchnormv3_in_again_pack.v[e] + fusedbatchnormv3_again;
         const f32 fusedbatchnormv3_3_again = rsqrt(fusedbatchnormv3_2_again);
-        const f32 fusedbatchnormv3_scratch = fusedbatchnormv3_3_again * fusedbatchnormv3_in_2_again_pack.v[v];
-        const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[v] - fusedbatchnormv3_in_4_pack.v[v];
+        const f32 fusedbatchnormv3_scratch = fusedbatchnormv3_3_again * fusedbatchnormv3_in_2_again_pack.v[e];
+        const f32 fusedbatchnormv3 = fusedbatchnormv3_in_3_pack.v[e] - fusedbatchnormv3_in_4_pack.v[e];
         const f32 fusedbatchnormv3_2 = fusedbatchnormv3_scratch * fusedbatchnormv3;
-        const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[v];
+        const f32 fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5_pack.v[e];
         const f32 relu_2 = relu(fusedbatchnormv3_3);
         const f32 mul_2 = mul * relu_2;
-        mul_out_pack.v[v] = mul_2;
+        mul_out_pack.v[e] = mul_2;
       }
       store(mul_out_at + n, mul_out_pack);
     }

@@ -19,11 +19,11 @@ bias_activation_0(const f32* biasadd_in, const f32* __restrict__ biasadd_in_2, f
       const Pack<f32, 4> biasadd_in_2_pack = load_constant<4>(biasadd_in_2 + n);
       Pack<f32, 4> mul_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 biasadd = biasadd_in_pack.v[v] + biasadd_in_2_pack.v[v];
+      for (int e = 0; e < 4; ++e) {
+        const f32 biasadd = biasadd_in_pack.v[e] + biasadd_in_2_pack.v[e];
         const f32 relu_2 = relu(biasadd);
         const f32 mul_2 = mul * relu_2;
-        mul_out_pack.v[v] = mul_2;
+        mul_out_pack.v[e] = mul_2;
       }
       store(mul_out_at + n, mul_out_pack);
     }
@@ -46,11 +46,11 @@ bias_activation_1(const f32* biasadd_in, const f32* __restrict__ biasadd_in_2, f
       const Pack<f32, 4> biasadd_in_2_pack = load_constant<4>(biasadd_in_2 + n);
       Pack<f32, 4> mul_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 biasadd = biasadd_in_pack.v[v] + biasadd_in_2_pack.v[v];
+      for (int e = 0; e < 4; ++e) {
+        const f32 biasadd = biasadd_in_pack.v[e] + biasadd_in_2_pack.v[e];
         const f32 relu_2 = relu(biasadd);
         const f32 mul_2 = mul * relu_2;
-        mul_out_pack.v[v] = mul_2;
+        mul_out_pack.v[e] = mul_2;
       }
       store(mul_out_at + n, mul_out_pack);
     }

@@ -20,8 +20,8 @@ chain_0(const f32* tanh_in, f32* maximum_out, i64 d0) {
       const Pack<f32, 4> tanh_in_pack = load<4>(tanh_in + n);
       Pack<f32, 4> maximum_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 tanh_2 = tanh(tanh_in_pack.v[v]);
+      for (int e = 0; e < 4; ++e) {
+        const f32 tanh_2 = tanh(tanh_in_pack.v[e]);
         const f32 mul_3 = mul_2 * tanh_2;
         const f32 add_2 = add + mul_3;
         const f32 abs_2 = abs(add_2);
@@ -61,7 +61,7 @@ chain_0(const f32* tanh_in, f32* maximum_out, i64 d0) {
         const f32 sub_5 = mul_10 - sub;
         const f32 neg_8 = -mul_10;
         const f32 maximum_4 = max(sub_5, neg_8);
-        maximum_out_pack.v[v] = maximum_4;
+        maximum_out_pack.v[e] = maximum_4;
       }
       store(maximum_out + n, maximum_out_pack);
     }
@@ -83,8 +83,8 @@ chain_1(const f32* tanh_in, f32* maximum_out, i64 d0) {
       const Pack<f32, 4> tanh_in_pack = load<4>(tanh_in + n);
       Pack<f32, 4> maximum_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 tanh_2 = tanh(tanh_in_pack.v[v]);
+      for (int e = 0; e < 4; ++e) {
+        const f32 tanh_2 = tanh(tanh_in_pack.v[e]);
         const f32 mul_3 = mul_2 * tanh_2;
         const f32 add_2 = add + mul_3;
         const f32 abs_2 = abs(add_2);
@@ -124,7 +124,7 @@ chain_1(const f32* tanh_in, f32* maximum_out, i64 d0) {
         const f32 sub_5 = mul_10 - sub;
         const f32 neg_8 = -mul_10;
         const f32 maximum_4 = max(sub_5, neg_8);
-        maximum_out_pack.v[v] = maximum_4;
+        maximum_out_pack.v[e] = maximum_4;
       }
       store(maximum_out + n, maximum_out_pack);
     }

@@ -22,14 +22,14 @@ gelu_erf_0(const f32* biasadd_in, const f32* __restrict__ biasadd_in_2, f32* mul
       const Pack<f32, 4> biasadd_in_2_pack = load_constant<4>(biasadd_in_2 + n);
       Pack<f32, 4> mul_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 biasadd = biasadd_in_pack.v[v] + biasadd_in_2_pack.v[v];
+      for (int e = 0; e < 4; ++e) {
+        const f32 biasadd = biasadd_in_pack.v[e] + biasadd_in_2_pack.v[e];
         const f32 mul_2 = mul * biasadd;
         const f32 truediv = biasadd / cast;
         const f32 erf_2 = erf(truediv);
         const f32 add_2 = add + erf_2;
         const f32 mul_3 = mul_2 * add_2;
-        mul_out_pack.v[v] = mul_3;
+        mul_out_pack.v[e] = mul_3;
       }
       store(mul_out_at + n, mul_out_pack);
     }
@@ -54,14 +54,14 @@ gelu_erf_1(const f32* biasadd_in, const f32* __restrict__ biasadd_in_2, f32* mul
       const Pack<f32, 4> biasadd_in_2_pack = load_constant<4>(biasadd_in_2 + n);
       Pack<f32, 4> mul_out_pack;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const f32 biasadd = biasadd_in_pack.v[v] + biasadd_in_2_pack.v[v];
+      for (int e = 0; e < 4; ++e) {
+        const f32 biasadd = biasadd_in_pack.v[e] + biasadd_in_2_pack.v[e];
         const f32 mul_2 = mul * biasadd;
         const f32 truediv = biasadd / cast;
         const f32 erf_2 = erf(truediv);
         const f32 add_2 = add + erf_2;
         const f32 mul_3 = mul_2 * add_2;
-        mul_out_pack.v[v] = mul_3;
+        mul_out_pack.v[e] = mul_3;
       }
       store(mul_out_at + n, mul_out_pack);
     }

@@ -20,9 +20,9 @@ l2_normalise_0(const f32* square_in, f32* mul_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         const Pack<f32, 4> square_in_pack = load<4>(square_in_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          square_in_tile.v[v] = square_in_pack.v[v];
-          const f32 square_2 = square(square_in_pack.v[v]);
+        for (int e = 0; e < 4; ++e) {
+          square_in_tile.v[e] = square_in_pack.v[e];
+          const f32 square_2 = square(square_in_pack.v[e]);
           sum_part += square_2;
         }
       }
@@ -33,9 +33,9 @@ l2_normalise_0(const f32* square_in, f32* mul_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         Pack<f32, 4> mul_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul = rsqrt_2 * square_in_tile.v[v];
-          mul_out_pack.v[v] = mul;
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul = square_in_tile.v[e] * rsqrt_2;
+          mul_out_pack.v[e] = mul;
         }
         store(mul_out_at + n, mul_out_pack);
       }
@@ -59,9 +59,9 @@ l2_normalise_1(const f32* square_in, f32* mul_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         const Pack<f32, 4> square_in_pack = load<4>(square_in_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          square_in_tile.v[v] = square_in_pack.v[v];
-          const f32 square_2 = square(square_in_pack.v[v]);
+        for (int e = 0; e < 4; ++e) {
+          square_in_tile.v[e] = square_in_pack.v[e];
+          const f32 square_2 = square(square_in_pack.v[e]);
           sum_part += square_2;
         }
       }
@@ -72,9 +72,9 @@ l2_normalise_1(const f32* square_in, f32* mul_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         Pack<f32, 4> mul_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul = rsqrt_2 * square_in_tile.v[v];
-          mul_out_pack.v[v] = mul;
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul = square_in_tile.v[e] * rsqrt_2;
+          mul_out_pack.v[e] = mul;
         }
         store(mul_out_at + n, mul_out_pack);
       }

@@ -28,9 +28,9 @@ layer_norm_0(
         const Pack<f32, 4> add_in_pack = load<4>(add_in_at + n);
         const Pack<f32, 4> add_in_2_pack = load<4>(add_in_2_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 add = add_in_pack.v[v] + add_in_2_pack.v[v];
-          add_tile.v[v] = add;
+        for (int e = 0; e < 4; ++e) {
+          const f32 add = add_in_pack.v[e] + add_in_2_pack.v[e];
+          add_tile.v[e] = add;
           mean_part += add;
         }
       }
@@ -40,8 +40,8 @@ layer_norm_0(
       f32 mean_4_part = 0.0f;
       if (const int n = lane * 4; n < 96) {
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 squareddifference = add_tile.v[v] - mean_3;
+        for (int e = 0; e < 4; ++e) {
+          const f32 squareddifference = add_tile.v[e] - mean_3;
           const f32 squareddifference_2 = square(squareddifference);
           mean_4_part += squareddifference_2;
         }
@@ -56,12 +56,12 @@ layer_norm_0(
         const Pack<f32, 4> add_in_3_pack = load_constant<4>(add_in_3 + n);
         Pack<f32, 4> add_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 squareddifference = add_tile.v[v] - mean_3;
+        for (int e = 0; e < 4; ++e) {
+          const f32 squareddifference = add_tile.v[e] - mean_3;
           const f32 mul = squareddifference * rsqrt_2;
-          const f32 mul_2 = mul * mul_in_pack.v[v];
-          const f32 add_4 = mul_2 + add_in_3_pack.v[v];
-          add_out_pack.v[v] = add_4;
+          const f32 mul_2 = mul * mul_in_pack.v[e];
+          const f32 add_4 = mul_2 + add_in_3_pack.v[e];
+          add_out_pack.v[e] = add_4;
         }
         store(add_out_at + n, add_out_pack);
       }
@@ -93,9 +93,9 @@ layer_norm_1(
         const Pack<f32, 4> add_in_pack = load<4>(add_in_at + n);
         const Pack<f32, 4> add_in_2_pack = load<4>(add_in_2_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 add = add_in_pack.v[v] + add_in_2_pack.v[v];
-          add_tile.v[v] = add;
+        for (int e = 0; e < 4; ++e) {
+          const f32 add = add_in_pack.v[e] + add_in_2_pack.v[e];
+          add_tile.v[e] = add;
           mean_part += add;
         }
       }
@@ -105,8 +105,8 @@ layer_norm_1(
       f32 mean_4_part = 0.0f;
       if (const int n = lane * 4; n < 96) {
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 squareddifference = add_tile.v[v] - mean_3;
+        for (int e = 0; e < 4; ++e) {
+          const f32 squareddifference = add_tile.v[e] - mean_3;
           const f32 squareddifference_2 = square(squareddifference);
           mean_4_part += squareddifference_2;
         }
@@ -121,12 +121,12 @@ layer_norm_1(
         const Pack<f32, 4> add_in_3_pack = load_constant<4>(add_in_3 + n);
         Pack<f32, 4> add_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 squareddifference = add_tile.v[v] - mean_3;
+        for (int e = 0; e < 4; ++e) {
+          const f32 squareddifference = add_tile.v[e] - mean_3;
           const f32 mul = squareddifference * rsqrt_2;
-          const f32 mul_2 = mul * mul_in_pack.v[v];
-          const f32 add_4 = mul_2 + add_in_3_pack.v[v];
-          add_out_pack.v[v] = add_4;
+          const f32 mul_2 = mul * mul_in_pack.v[e];
+          const f32 add_4 = mul_2 + add_in_3_pack.v[e];
+          add_out_pack.v[e] = add_4;
         }
         store(add_out_at + n, add_out_pack);
       }

@@ -22,9 +22,9 @@ log_softmax_0(const f32* mul_in, f32* logsoftmax_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         const Pack<f32, 4> mul_in_pack = load<4>(mul_in_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          mul_in_tile.v[v] = mul_in_pack.v[v];
-          const f32 mul_2 = mul * mul_in_pack.v[v];
+        for (int e = 0; e < 4; ++e) {
+          mul_in_tile.v[e] = mul_in_pack.v[e];
+          const f32 mul_2 = mul * mul_in_pack.v[e];
           logsoftmax_part = max(logsoftmax_part, mul_2);
         }
       }
@@ -32,8 +32,8 @@ log_softmax_0(const f32* mul_in, f32* logsoftmax_out, i64 d0) {
       f32 logsoftmax_4_part = 0.0f;
       if (const int n = lane * 4; n < 96) {
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul_2 = mul * mul_in_tile.v[v];
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul_2 = mul * mul_in_tile.v[e];
           const f32 logsoftmax_2 = mul_2 - logsoftmax;
           const f32 logsoftmax_3 = exp(logsoftmax_2);
           logsoftmax_4_part += logsoftmax_3;
@@ -44,11 +44,11 @@ log_softmax_0(const f32* mul_in, f32* logsoftmax_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         Pack<f32, 4> logsoftmax_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul_2 = mul * mul_in_tile.v[v];
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul_2 = mul * mul_in_tile.v[e];
           const f32 logsoftmax_2 = mul_2 - logsoftmax;
           const f32 logsoftmax_6 = logsoftmax_2 - logsoftmax_5;
-          logsoftmax_out_pack.v[v] = logsoftmax_6;
+          logsoftmax_out_pack.v[e] = logsoftmax_6;
         }
         store(logsoftmax_out_at + n, logsoftmax_out_pack);
       }
@@ -73,9 +73,9 @@ log_softmax_1(const f32* mul_in, f32* logsoftmax_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         const Pack<f32, 4> mul_in_pack = load<4>(mul_in_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          mul_in_tile.v[v] = mul_in_pack.v[v];
-          const f32 mul_2 = mul * mul_in_pack.v[v];
+        for (int e = 0; e < 4; ++e) {
+          mul_in_tile.v[e] = mul_in_pack.v[e];
+          const f32 mul_2 = mul * mul_in_pack.v[e];
           logsoftmax_part = max(logsoftmax_part, mul_2);
         }
       }
@@ -83,8 +83,8 @@ log_softmax_1(const f32* mul_in, f32* logsoftmax_out, i64 d0) {
       f32 logsoftmax_4_part = 0.0f;
       if (const int n = lane * 4; n < 96) {
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul_2 = mul * mul_in_tile.v[v];
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul_2 = mul * mul_in_tile.v[e];
           const f32 logsoftmax_2 = mul_2 - logsoftmax;
           const f32 logsoftmax_3 = exp(logsoftmax_2);
           logsoftmax_4_part += logsoftmax_3;
@@ -95,11 +95,11 @@ log_softmax_1(const f32* mul_in, f32* logsoftmax_out, i64 d0) {
       if (const int n = lane * 4; n < 96) {
         Pack<f32, 4> logsoftmax_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul_2 = mul * mul_in_tile.v[v];
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul_2 = mul * mul_in_tile.v[e];
           const f32 logsoftmax_2 = mul_2 - logsoftmax;
           const f32 logsoftmax_6 = logsoftmax_2 - logsoftmax_5;
-          logsoftmax_out_pack.v[v] = logsoftmax_6;
+          logsoftmax_out_pack.v[e] = logsoftmax_6;
         }
         store(logsoftmax_out_at + n, logsoftmax_out_pack);
       }

@@ -20,9 +20,9 @@ rms_norm_0(const f32* square_in, const f32* __restrict__ mul_in, f32* mul_out, i
       if (const int n = lane * 4; n < 96) {
         const Pack<f32, 4> square_in_pack = load<4>(square_in_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          square_in_tile.v[v] = square_in_pack.v[v];
-          const f32 square_2 = square(square_in_pack.v[v]);
+        for (int e = 0; e < 4; ++e) {
+          square_in_tile.v[e] = square_in_pack.v[e];
+          const f32 square_2 = square(square_in_pack.v[e]);
           mean_part += square_2;
         }
       }
@@ -36,10 +36,10 @@ rms_norm_0(const f32* square_in, const f32* __restrict__ mul_in, f32* mul_out, i
         const Pack<f32, 4> mul_in_pack = load_constant<4>(mul_in + n);
         Pack<f32, 4> mul_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul = rsqrt_2 * square_in_tile.v[v];
-          const f32 mul_2 = mul * mul_in_pack.v[v];
-          mul_out_pack.v[v] = mul_2;
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul = rsqrt_2 * square_in_tile.v[e];
+          const f32 mul_2 = mul * mul_in_pack.v[e];
+          mul_out_pack.v[e] = mul_2;
         }
         store(mul_out_at + n, mul_out_pack);
       }
@@ -63,9 +63,9 @@ rms_norm_1(const f32* square_in, const f32* __restrict__ mul_in, f32* mul_out, i
       if (const int n = lane * 4; n < 96) {
         const Pack<f32, 4> square_in_pack = load<4>(square_in_at + n);
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          square_in_tile.v[v] = square_in_pack.v[v];
-          const f32 square_2 = square(square_in_pack.v[v]);
+        for (int e = 0; e < 4; ++e) {
+          square_in_tile.v[e] = square_in_pack.v[e];
+          const f32 square_2 = square(square_in_pack.v[e]);
           mean_part += square_2;
         }
       }
@@ -79,10 +79,10 @@ rms_norm_1(const f32* square_in, const f32* __restrict__ mul_in, f32* mul_out, i
         const Pack<f32, 4> mul_in_pack = load_constant<4>(mul_in + n);
         Pack<f32, 4> mul_out_pack;
 #pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const f32 mul = rsqrt_2 * square_in_tile.v[v];
-          const f32 mul_2 = mul * mul_in_pack.v[v];
-          mul_out_pack.v[v] = mul_2;
+        for (int e = 0; e < 4; ++e) {
+          const f32 mul = rsqrt_2 * square_in_tile.v[e];
+          const f32 mul_2 = mul * mul_in_pack.v[e];
+          mul_out_pack.v[e] = mul_2;
         }
         store(mul_out_at + n, mul_out_pack);
       }
