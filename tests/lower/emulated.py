@@ -18,8 +18,9 @@ from tests.emulator.emulated import Module, Scratch, compile_kernel
 from tf_stitch.ir.body import Body
 from tf_stitch.lower import interp
 from tf_stitch.lower.common import lower
-from tf_stitch.lower.gpu import GpuSchedules, schedule_gpu
+from tf_stitch.lower.gpu import schedule_gpu
 from tf_stitch.lower.gpu_launch import Parameter, Variant, evaluate
+from tf_stitch.lower.gpu_schedule import GpuSchedules
 from tf_stitch.lower.gpu_verify import verify_gpu
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.plan.gpu_target import GpuTarget

@@ -16,8 +16,9 @@ from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.lower import interp
 from tf_stitch.lower.common import lower
-from tf_stitch.lower.gpu import Built, GpuSchedules, Home, Mapping, Version, relaxed, schedule_gpu
+from tf_stitch.lower.gpu import relaxed, schedule_gpu
 from tf_stitch.lower.gpu_launch import MOST_BLOCKS, evaluate
+from tf_stitch.lower.gpu_schedule import Built, GpuSchedules, Home, Mapping, Version
 from tf_stitch.lower.gpu_steps import BlockBarrier, EachPiece, GridBarrier, Part, Step
 from tf_stitch.lower.gpu_verify import verify_gpu
 from tf_stitch.lower.kernel import Kernel, Load, Place, statements

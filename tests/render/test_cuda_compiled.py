@@ -11,7 +11,8 @@ from tests.golden.test_goldens import GOLDEN_FOR_GPU
 from tests.golden.test_goldens import HERE as GOLDENS
 from tests.lower.emulated import lowered_for_gpu
 from tests.lower.test_gpu import BODIES
-from tf_stitch.lower.gpu import Built, relaxed
+from tf_stitch.lower.gpu import relaxed
+from tf_stitch.lower.gpu_schedule import Built
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.render.cuda import render_cuda
 from tf_stitch.toolchain.cubin import Resources, resources_of

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tf_stitch.ir.types import ONE, Dim, product
-from tf_stitch.lower.gpu import THREADS, GpuSchedule, GpuSchedules, Home, Mapping, Version
 from tf_stitch.lower.gpu_launch import evaluate
+from tf_stitch.lower.gpu_schedule import THREADS, GpuSchedule, GpuSchedules, Home, Mapping, Version
 from tf_stitch.lower.gpu_steps import (
     BlockBarrier,
     Collect,

@@ -10,7 +10,8 @@ bits for both. Functions of the prelude ask for a fused multiply and add where t
 from __future__ import annotations
 
 from tf_stitch.ir.types import Dim
-from tf_stitch.lower.gpu import (
+from tf_stitch.lower.gpu_launch import Formula, Parameter, times
+from tf_stitch.lower.gpu_schedule import (
     GpuSchedules,
     Home,
     Version,
@@ -18,7 +19,6 @@ from tf_stitch.lower.gpu import (
     pieces,
     tiles_name,
 )
-from tf_stitch.lower.gpu_launch import Formula, Parameter, times
 from tf_stitch.lower.gpu_steps import GridBarrier, Stage
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
 from tf_stitch.lower.nests import tiles_in_place

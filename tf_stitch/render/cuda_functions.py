@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import Dim
-from tf_stitch.lower.gpu import GpuSchedule, Home, Mapping, Version, parts_name, units_of
+from tf_stitch.lower.gpu_schedule import GpuSchedule, Home, Mapping, Version, parts_name, units_of
 from tf_stitch.lower.gpu_steps import Stage
 from tf_stitch.lower.kernel import Buffer, Load, Nest, Place, Reduction, statements
 from tf_stitch.render.c_family import STORAGE, dim

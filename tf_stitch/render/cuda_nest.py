@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from tf_stitch.ir.types import Dim, product
-from tf_stitch.lower.gpu import THREADS, GpuSchedule, Home, Mapping, parts_name, tiles_name
 from tf_stitch.lower.gpu_joining import Joint
 from tf_stitch.lower.gpu_launch import Larger, ceil_div
+from tf_stitch.lower.gpu_schedule import THREADS, GpuSchedule, Home, Mapping, parts_name, tiles_name
 from tf_stitch.lower.gpu_steps import (
     BlockBarrier,
     Collect,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Sequence
 
 from tf_stitch.ir.types import ONE, Dim, DType
-from tf_stitch.lower.gpu import GpuSchedule, Home
+from tf_stitch.lower.gpu_schedule import GpuSchedule, Home
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
