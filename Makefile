@@ -1,5 +1,6 @@
 # make venv    a virtual environment with TensorFlow and this package, in .venv
 # make test    lint, types and tests
+# make mutants  every mutant of every generated CUDA kernel, on the emulator: about an hour
 # make demo    a model with and without stitching, side by side
 # make gpu-bundle   kernels to check and time on a machine with a GPU, in build/gpu-bundle
 # make clean   removes what was built
@@ -13,7 +14,7 @@ NATIVE := CMakeLists.txt $(wildcard kernels/*.cc kernels/*.h kernels/*.py kernel
 
 PYCUDA := build/pycuda
 
-.PHONY: venv test demo gpu-bundle clean
+.PHONY: venv test mutants demo gpu-bundle clean
 .DELETE_ON_ERROR:
 
 venv: .venv/.native
@@ -48,6 +49,10 @@ test: venv .venv/.pycuda
 	.venv/bin/pyright
 	@echo "== tests"
 	.venv/bin/python -m pytest
+
+mutants: venv
+	@echo "== mutants of CUDA kernels"
+	.venv/bin/python -m pytest -m exhaustive tests/emulator
 
 demo: venv
 	@echo "== demo"

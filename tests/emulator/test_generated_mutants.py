@@ -157,7 +157,7 @@ def test_long_rows_of_a_layer_norm():
     judged(subject, next(v.entry for v in subject.made.schedules.launch.variants if v.resident))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
     "name", [named.name for named in NAMED if named.name != "booleans"]
@@ -167,7 +167,7 @@ def test_every_version_of_a_named_cluster(name: str):
         judged(named_cluster(name), entry)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("name", _SIZES)
 def test_every_version_of_a_body(name: str):
