@@ -157,6 +157,7 @@ def test_long_rows_of_a_layer_norm():
     judged(subject, next(v.entry for v in subject.made.schedules.launch.variants if v.resident))
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
@@ -167,6 +168,7 @@ def test_every_version_of_a_named_cluster(name: str):
         judged(named_cluster(name), entry)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("name", _SIZES)
