@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.config import Config, verifying
-from tf_stitch.errors import BuildError, Reason, Unsupported
+from tf_stitch.errors import BuildError
 from tf_stitch.lower.cpu import Schedule, schedule
 from tf_stitch.lower.gpu import Built, GpuSchedules, relaxed, schedule_gpu
 from tf_stitch.lower.gpu_residency import residency_problem
@@ -53,8 +53,6 @@ def _for_cpu(kernel: Kernel, target: Target, config: Config) -> Rendered:
 
 
 def _for_gpus(kernel: Kernel, targets: tuple[GpuTarget, ...]) -> Rendered:
-    if kernel.indices:
-        raise Unsupported(Reason.UNSUPPORTED_OP, "indices are checked on the host, which does not see a GPU's memory")
     return _bundled(kernel, tuple((target, schedule_gpu(kernel, target)) for target in targets))
 
 

@@ -44,6 +44,11 @@ def other_block(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.save(models.Reader(), tmp_path_factory.mktemp("models") / "reader")
+
+
+@pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return models.save(models.Product(), tmp_path_factory.mktemp("models") / "product")
 

@@ -24,6 +24,25 @@ class Block(tf.Module):
         return {"normal": y, "probabilities": tf.nn.softmax(tf.matmul(y, self.weights) * 0.5)}
 
 
+class Reader(tf.Module):
+    """Words and their places, normalised; the words of a step that is not known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        random = np.random.default_rng(0)
+        self.words = tf.Variable(random.standard_normal((100, 64)).astype(np.float32))
+        self.places = tf.constant(random.standard_normal((8, 64)).astype(np.float32))
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, 8], tf.int32, name="ids"), tf.TensorSpec([], tf.int32, name="step")]
+    )
+    def serve(self, ids, step):
+        x = tf.gather(self.words.read_value(), ids) + self.places
+        mean, variance = tf.nn.moments(x, [-1], keepdims=True)
+        y = (x - mean) * tf.math.rsqrt(variance + 1e-3)
+        return {"normal": y, "step": tf.tanh(tf.exp(-x[:, step]))}
+
+
 class Product(tf.Module):
     """Nothing to stitch."""
 

@@ -57,6 +57,24 @@ def test_it_says_where_it_runs(for_gpus, monkeypatch):
 
 
 @needs_device_compiler
+def test_words_are_looked_up_in_kernels_for_gpus(reader, tmp_path, monkeypatch):
+    """What TensorFlow's host looks at, the place of a step, stays outside; and so does what it is computed by."""
+    path = tmp_path / "out"
+    found = tf_stitch("convert", reader, path, "--target", "cuda:sm_80", "--json")
+    assert found.code == 0
+    ops = sorted({node["op"] for cluster in found.json["clusters"] for node in cluster["nodes"]})
+    assert {"GatherV2", "AddV2", "Rsqrt", "Tanh"} <= set(ops)
+    assert not {"StridedSlice", "Pack"} & set(ops)
+    assert "BUILD_FAILED" not in found.json["rejections"]
+    monkeypatch.delenv("TF_STITCH_STRICT")
+    model, original = (tf.saved_model.load(str(p)).signatures["serving_default"] for p in (path, reader))
+    ids = tf.constant(np.random.default_rng(0).integers(0, 100, (5, 8)), tf.int32)
+    wanted = original(ids=ids, step=tf.constant(3))
+    for name, result in model(ids=ids, step=tf.constant(3)).items():
+        np.testing.assert_allclose(result, wanted[name], rtol=1e-5, atol=1e-6)
+
+
+@needs_device_compiler
 def test_the_same_model_gives_the_same_bytes(for_gpus, block, tmp_path):
     path, _ = for_gpus
     assert tf_stitch("convert", block, tmp_path / "again", "--target", "cuda:h100,sm_80").code == 0

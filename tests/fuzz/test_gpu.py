@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import event, given
 
@@ -12,6 +15,8 @@ from tests.lower.emulated import LoweredForGpu, emulated, lowered_for_gpu
 from tf_stitch.errors import Unsupported
 from tf_stitch.lower import interp
 from tf_stitch.runtime.reference import GuardFailed
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def _lowered(case: Case) -> LoweredForGpu | None:
@@ -57,3 +62,32 @@ def test_kernels_on_the_emulator_compute_what_the_body_does(case: Case) -> None:
     for number, variant in enumerate(kernel.variants(case.inputs)):
         for seed in (None, number + 1):
             assert_alike(kernel(case.inputs, variant, seed=seed), wanted, case.body)
+
+
+def _with_indices_out_of_range(case: Case) -> list[Array]:
+    """The case's inputs, some of whose indices are before the first, or far behind the last."""
+    random = np.random.default_rng(0)
+    inputs: list[Array] = list(case.inputs)
+    for number in {within.input for within in case.body.indices}:
+        array = inputs[number]
+        wrong = random.choice(np.array([-1, 2**31 - 1], array.dtype), array.shape)
+        inputs[number] = np.where(random.random(array.shape) < 0.3, wrong, array)
+    return inputs
+
+
+@pytest.mark.slow
+@tries(300)
+@given(cases())
+def test_indices_out_of_range_find_zeros(case: Case) -> None:
+    made = _lowered(case) if case.body.indices else None
+    if made is None:
+        return
+    inputs = _with_indices_out_of_range(case)
+    try:
+        wanted = interp.run(made.kernel, inputs, guarded=False)
+    except GuardFailed:
+        event("guarded")
+        return
+    kernel = emulated(made)
+    for variant in kernel.variants(inputs):
+        assert_alike(kernel(inputs, variant), wanted, case.body)

@@ -494,6 +494,24 @@ def test_a_single_reduction_is_tensorflows() -> None:
     assert not clusters(d.graph(returned=[y]))
 
 
+def test_on_a_gpu_a_step_of_a_loop_stays_outside_alone() -> None:
+    """There TensorFlow has the place in the host's memory, and raises where it is out of range; a gather does not."""
+    d = Drawing()
+    x, ones = d.input("x", f32(64, 50, 36)), d.constant("ones", np.ones(3, np.int32))
+    begin = d.node("begin", "Mul", d.input("t", TensorType(DType.I32, shape_of(3))), ones)
+    masks = {"begin_mask": 5, "end_mask": 5, "shrink_axis_mask": 2}
+    step = d.node("step", "StridedSlice", x, begin, ones, ones, type_=f32(64, 36), **masks)
+    table, ids = d.input("table", f32(99, 36)), d.input("ids", TensorType(DType.I32, shape_of(64)))
+    words = d.node("words", "GatherV2", table, ids, d.constant("axis", np.int32(0)), type_=f32(64, 36), batch_dims=0)
+    both = d.node("both", "Mul", d.node("a", "Tanh", step), words)
+    graph = d.graph(returned=[d.node("z", "Exp", both)])
+    assert clusters(graph) == [["step", "words", "a", "both", "z"]]
+    for target in ("cuda", "cuda:sm_80"):
+        assert clusters(graph, Config(target=target)) == [["words", "a", "both", "z"]]
+        found = reasons(graph, Config(target=target))
+        assert found == {"begin": Reason.DEVICE, "step": Reason.UNSUPPORTED_OP}
+
+
 def test_lookups_at_the_same_indices_are_one_cluster() -> None:
     """The caches of a beam search. A single one is TensorFlow's."""
 

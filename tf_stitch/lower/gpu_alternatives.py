@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, product
 from tf_stitch.lower.gpu_joining import Joint, joint
+from tf_stitch.lower.gpu_keeping import keeping_loads
 from tf_stitch.lower.gpu_launch import (
     Condition,
     Formula,
@@ -24,21 +25,15 @@ from tf_stitch.lower.gpu_schedule import (
     tile_bytes,
 )
 from tf_stitch.lower.kernel import (
-    Access,
-    Buffer,
     Kernel,
     Load,
     Nest,
     Place,
-    Statement,
     Store,
-    Sweep,
     runs_down,
-    statements,
 )
-from tf_stitch.lower.nests import longest, tiles_in_place
+from tf_stitch.lower.nests import crossed, longest, scattered, tiles_in_place
 from tf_stitch.plan.gpu_target import WARP, GpuTarget
-from tf_stitch.plan.pieces import memory_strides
 
 _ZERO = Dim(0)
 _STEPS = 8  # of a loop that is unrolled
@@ -68,8 +63,7 @@ def alternatives(nest: Nest, kernel: Kernel, target: GpuTarget) -> list[Alternat
     """How a nest may run, best first; the last may always."""
     if not nest.reductions:
         return _elements(nest)
-    accesses = [s.access for s in statements(nest) if isinstance(s, Load | Store)]
-    if not nest.tiles and runs_down(nest.outer, accesses):
+    if not nest.tiles and runs_down(nest.outer, crossed(nest)):
         return _columns(nest, target)
     return _rows(nest, kernel, target)
 
@@ -87,7 +81,7 @@ def _elements(nest: Nest) -> list[Alternative]:
 
 
 def _rows(nest: Nest, kernel: Kernel, target: GpuTarget) -> list[Alternative]:
-    kept, vector = _keeping_loads(nest), _vector(nest)
+    kept, vector = keeping_loads(nest), _vector(nest)
     length, rows = product(nest.inner), product(nest.outer)
     places = tiles_in_place(kept)
     of_element = sum(2 if place[0].dtype.size == 8 else 1 for place in places)
@@ -153,7 +147,7 @@ def join(kernel: Kernel, choices: list[list[Alternative]]) -> None:
         found = joint(rows, down) if by_rows and choices[number + 1][-1].schedule.down else None
         if found is None:
             continue
-        found = replace(found, nest=_keeping_loads(found.nest))
+        found = replace(found, nest=keeping_loads(found.nest))
         vector = _vector(found.nest)
         of_element = len(tiles_in_place(found.nest)) + len(found.reductions)
         steps = min(_STEPS, _TILE_REGISTERS // (vector * of_element))
@@ -189,57 +183,26 @@ def _piece(length: Dim, unit: int, shortest: int, most: int) -> Formula:
 
 def _vector(nest: Nest) -> int:
     """How many neighbours a thread may take at a time: at a multiple of their size in memory, and all there."""
-    accesses = [s.access for sweep in nest.sweeps for s in sweep.elements if isinstance(s, Load | Store)]
-    accesses = [a for a in accesses if a.buffer.place is not Place.TILE]
-    along = [a for a in accesses if a.strides[-1] == ONE]
-    if not along or any(a.strides[-1] not in (ONE, _ZERO) for a in accesses):
+    found: list[Load | Store] = []
+    for sweep in nest.sweeps:
+        one_by_one = scattered(sweep)
+        found += [s for s in sweep.elements if isinstance(s, Store)]
+        found += [s for s in sweep.elements if isinstance(s, Load) and s.name not in one_by_one]
+    found = [s for s in found if s.access.buffer.place is not Place.TILE]
+    along = [s for s in found if s.access.strides[-1] == ONE]
+    if not along or any(s.access.strides[-1] not in (ONE, _ZERO) for s in found):
         return 1
-    vector = WIDEST // max(a.buffer.dtype.size for a in along)
+    vector = WIDEST // max(s.access.buffer.dtype.size for s in along)
     vector = min(vector, 8)
     while vector > 1 and not (
         nest.inner[-1].coefficient % vector == 0
-        and all(step.coefficient % vector == 0 for a in along for step in (*a.strides[:-1], *a.offset))
+        and all(step.coefficient % vector == 0 for s in along for step in steps_between(s))
     ):
         vector //= 2
     return vector
 
 
-def _keeping_loads(nest: Nest) -> Nest:
-    """The nest with a tile for each of a row's elements that more than one sweep loads from memory.
-
-    x -> sum(x), x -> (x - mean)^2, x -> y         x -> tile, sum(x)     tile -> (x - mean)^2     tile -> y
-    """
-    outer = len(nest.outer)
-    first: dict[Access, int] = {}
-    again: dict[Access, Buffer] = {}
-    for number, sweep in enumerate(nest.sweeps):
-        for s in sweep.elements:
-            if not isinstance(s, Load) or s.access.buffer.place is Place.TILE:
-                continue
-            varies = any(d != _ZERO for d in s.access.strides[:outer]) or not outer or product(nest.outer).is_one
-            if varies and first.setdefault(s.access, number) < number and s.access not in again:
-                tile = Buffer(Place.TILE, len(nest.tiles) + len(again), f"{s.name}_tile", s.dtype, product(nest.inner))
-                again[s.access] = tile
-    if not again:
-        return nest
-    strides = memory_strides(tuple(nest.inner))
-    places = {a: Access(tile, (_ZERO,) * outer + strides) for a, tile in again.items()}
-
-    def kept(number: int, sweep: Sweep) -> Sweep:
-        elements: list[Statement] = []
-        stored: set[Access] = set()  # the same may be loaded twice, under two names
-        for s in sweep.elements:
-            place = places.get(s.access) if isinstance(s, Load) else None
-            if place is None or not isinstance(s, Load):
-                elements.append(s)
-            elif first[s.access] != number:
-                elements.append(replace(s, access=place))
-            else:
-                elements.append(s)
-                if s.access not in stored:
-                    stored.add(s.access)
-                    elements.append(Store(place, s.name, s.dtype))
-        return replace(sweep, elements=tuple(elements))
-
-    sweeps = tuple(kept(n, sweep) for n, sweep in enumerate(nest.sweeps))
-    return replace(nest, sweeps=sweeps, tiles=(*nest.tiles, *again.values()))
+def steps_between(s: Load | Store) -> tuple[Dim, ...]:
+    """What a thread's first element of a row is moved by: where all are multiples of a vector, so is where it is."""
+    looked_up = [a.stride for a in s.at] if isinstance(s, Load) else []
+    return (*s.access.strides[:-1], *s.access.offset, *looked_up)

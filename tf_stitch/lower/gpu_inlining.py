@@ -114,8 +114,9 @@ def _moved(nest: Nest, store: Store, load: Load, taken: set[str]) -> list[Statem
         match s:
             case Store() | Accumulate():
                 pass
-            case Load(name, dtype, access):
-                found.append(Load(fresh(name), dtype, _at(access, load.access)))
+            case Load(name, dtype, access, at):
+                looked_up = tuple(replace(a, value=fresh(a.value)) for a in at)
+                found.append(Load(fresh(name), dtype, _at(access, load.access), looked_up))
             case Compute(name, dtype, function, operands):
                 found.append(Compute(fresh(name), dtype, function, tuple(map(fresh, operands))))
             case _:

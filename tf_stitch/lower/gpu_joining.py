@@ -78,7 +78,7 @@ def joint(rows: Nest, down: Nest) -> Joint | None:
         moved = _renamed(s, names, offset)
         if _varies(moved, varying):
             elements.append(moved)
-            if isinstance(moved, Load | Compute):
+            if isinstance(moved, Load | Coordinate | Compute):
                 varying.add(moved.name)
         else:
             row.append(moved)
@@ -113,8 +113,9 @@ def _renamed(s: Statement, names: dict[str, str], offset: int) -> Statement:
         return names.setdefault(name, f"{name}_down")
 
     match s:
-        case Load(name, dtype, access):
-            return Load(mine(name), dtype, _turned(access))
+        case Load(name, dtype, access, at):
+            looked_up = tuple(replace(a, value=mine(a.value)) for a in at)
+            return Load(mine(name), dtype, _turned(access), looked_up)
         case Literal() | ExtentOf():
             return replace(s, name=mine(s.name))
         case Coordinate():
@@ -130,8 +131,8 @@ def _renamed(s: Statement, names: dict[str, str], offset: int) -> Statement:
 def _varies(s: Statement, varying: set[str]) -> bool:
     """Whether it differs from element to element of a row."""
     match s:
-        case Load(_, _, access):
-            return access.strides[-1] != _ZERO
+        case Load(_, _, access, at):
+            return access.strides[-1] != _ZERO or any(a.value in varying for a in at)
         case Coordinate():
             return s.strides[-1] != _ZERO
         case Compute(_, _, _, operands):

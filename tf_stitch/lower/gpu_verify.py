@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tf_stitch.ir.types import ONE, Dim, product
+from tf_stitch.lower.gpu_alternatives import steps_between
 from tf_stitch.lower.gpu_launch import evaluate
 from tf_stitch.lower.gpu_schedule import THREADS, GpuSchedule, GpuSchedules, Home, Mapping, Version
 from tf_stitch.lower.gpu_steps import (
@@ -40,7 +41,7 @@ from tf_stitch.lower.gpu_steps import (
     flat,
 )
 from tf_stitch.lower.kernel import Load, Nest, Place, Reduced, Store
-from tf_stitch.lower.nests import Memory, read_by, sources_of, stored_by
+from tf_stitch.lower.nests import Memory, read_by, scattered, sources_of, stored_by
 from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.plan.gpu_target import WARP, GpuTarget
 from tf_stitch.plan.verify import check, naming, sampled_symbols
@@ -104,12 +105,13 @@ def _verify_schedule(nest: Nest, s: GpuSchedule) -> None:
     tail = s.mapping is Mapping.ELEMENTS and not nest.outer  # a condition of the version says that there is none
     check(tail or nest.inner[-1].coefficient % s.vector == 0, f"{s}: a row is a number of vectors")
     for sweep in nest.sweeps:
+        one_by_one = scattered(sweep)
         for e in sweep.elements:
-            if isinstance(e, Load | Store) and e.access.strides[-1] == ONE and e.access.buffer.place is not Place.TILE:
-                steps = (*e.access.strides[:-1], *e.access.offset)
-                check(
-                    all(d.coefficient % s.vector == 0 for d in steps), f"{s}, {e}: a vector at a multiple of its size"
-                )
+            if not isinstance(e, Load | Store) or (isinstance(e, Load) and e.name in one_by_one):
+                continue
+            if e.access.strides[-1] == ONE and e.access.buffer.place is not Place.TILE:
+                whole = all(d.coefficient % s.vector == 0 for d in steps_between(e))
+                check(whole, f"{s}, {e}: a vector at a multiple of its size")
 
 
 def _verify_steps(nest: Nest, s: GpuSchedule, stages: Sequence[Stage | GridBarrier]) -> None:

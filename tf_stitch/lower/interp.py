@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tf_stitch.ir.types import Dim, DType
-    from tf_stitch.lower.kernel import Access, Kernel, Nest, Repeat, Statement
+    from tf_stitch.lower.kernel import Access, Kernel, LookUp, Nest, Repeat, Statement
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -46,14 +46,18 @@ class Fault(AssertionError):
     """A kernel that reads or writes memory as none may."""
 
 
-def run(kernel: Kernel, inputs: Sequence[Array | None]) -> list[Array]:
+def run(kernel: Kernel, inputs: Sequence[Array | None], *, guarded: bool = True) -> list[Array]:
     """The outputs of `kernel`; `inputs` has one array an input, None where the kernel does not read it.
+
+    guarded: whether an index that is out of range fails, as on a CPU; else it finds a 0, as on a GPU.
 
     Raises:
       GuardFailed: where the inputs are not what was planned for; a stitched op would run its fallback.
       Fault: where the kernel is wrong.
     """
     symbols = bind(kernel, inputs)
+    if guarded:
+        check_indices(kernel.indices, inputs, symbols)
     memory: dict[tuple[Place, int], _Memory] = {}
     for number, (type_, array) in enumerate(zip(kernel.inputs, inputs, strict=True)):
         if type_ is not None and array is not None:
@@ -78,7 +82,7 @@ def run(kernel: Kernel, inputs: Sequence[Array | None]) -> list[Array]:
 
 
 def bind(kernel: Kernel, inputs: Sequence[Array | None]) -> dict[str, int]:
-    """The value of each symbol.
+    """The value of each symbol. What inputs hold is not looked at.
 
     Raises:
       GuardFailed: with the text of the guard that does not hold.
@@ -98,7 +102,6 @@ def bind(kernel: Kernel, inputs: Sequence[Array | None]) -> dict[str, int]:
     for bound in kernel.bounds:
         if bound.small.evaluate(symbols) > bound.large.evaluate(symbols):
             raise GuardFailed(bound.text)
-    check_indices(kernel.indices, inputs, symbols)
     return symbols
 
 
@@ -179,10 +182,8 @@ class _Run:
     def _execute(self, s: Statement, inner: list[Array]) -> None:
         match s:
             case Load(name, dtype, access, at):
-                *of_row, offsets = self._offsets(access, inner)
-                for a in at:
-                    offsets = offsets + self.values[a.value].astype(np.int64) * a.stride.evaluate(self.symbols)
-                self._assign(name, dtype, self._memory(access).read((*of_row, offsets)))
+                found = self._looked_up(access, at, inner) if at else self._read(access, inner)
+                self._assign(name, dtype, found)
             case Literal(name, dtype, bits):
                 self._assign(name, dtype, np.reshape(np.frombuffer(bits, dtype.numpy), (1, 1)))
             case ExtentOf(name, dtype, dim):
@@ -204,6 +205,22 @@ class _Run:
                 self.reduced[reduction] = np.asarray(reducer.reference(row, axis=(1,), keepdims=True))
             case Store(access, value, _):
                 self._memory(access).write(self._offsets(access, inner), self.values[value])
+
+    def _read(self, access: Access, inner: list[Array]) -> Array:
+        return self._memory(access).read(self._offsets(access, inner))
+
+    def _looked_up(self, access: Access, at: Sequence[LookUp], inner: list[Array]) -> Array:
+        """What a table holds; 0 where one of the indices is out of range."""
+        (offsets,) = self._offsets(access, inner)
+        inside = np.ones((1, 1), bool)
+        for a in at:
+            index = self.values[a.value].astype(np.int64)
+            inside = inside & (index >= 0) & (index < a.below.evaluate(self.symbols))
+            offsets = offsets + index * a.stride.evaluate(self.symbols)
+        offsets, inside = np.broadcast_arrays(offsets, inside)
+        found = np.zeros(offsets.shape, access.buffer.dtype.numpy)
+        found[inside] = self._memory(access).read((offsets[inside],))
+        return found
 
     def _assign(self, name: str, dtype: DType, value: Array) -> None:
         if value.dtype != dtype.numpy:

@@ -61,7 +61,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """`value`, the name of an integer in [0, below), times `stride`."""
+    """`value`, the name of an integer, times `stride`. The table has `below` elements along this axis.
+
+    An index that is not in [0, below) keeps a CPU's kernel from running (`Kernel.indices`); a GPU's finds a 0 there.
+    """
 
     value: str
     stride: Dim
@@ -240,7 +243,7 @@ class Kernel:
 
     inputs: one type per StitchOp input, None where the kernel does not read it.
     forwards: (input, output) pairs: the output may be computed into the input's buffer.
-    indices: what must hold of the integers in inputs.
+    indices: what must hold of the integers in inputs, where the host can look at them: not in a GPU's memory.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tf_stitch.ir.types import Dim
 from tf_stitch.lower.kernel import (
@@ -17,6 +18,7 @@ from tf_stitch.lower.kernel import (
     Nest,
     Place,
     Store,
+    Sweep,
     statements,
 )
 
@@ -41,6 +43,30 @@ def row_invariant(nest: Nest) -> frozenset[str]:
             case _:
                 pass
     return frozenset(found)
+
+
+def scattered(sweep: Sweep) -> frozenset[str]:
+    """The names of loads whose index differs from element to element: what neighbours find need not be neighbours."""
+    along = {s.name for s in sweep.elements if isinstance(s, Load) and s.access.strides[-1] != Dim(0)}
+    return frozenset(s.name for s in sweep.elements if isinstance(s, Load) and any(a.value in along for a in s.at))
+
+
+def crossed(nest: Nest) -> list[Access]:
+    """The accesses of a nest; those of tables with the strides of their indices, along axes that have no other.
+
+    table[index[r], c], summed over r: c steps by 1, r by a row of the table, wherever that is.
+    """
+    found: list[Access] = []
+    for part in (*((*s.row, *s.elements) for s in nest.sweeps), nest.finish):
+        indices = {s.name: s.access for s in part if isinstance(s, Load)}
+        for s in part:
+            if isinstance(s, Load | Store):
+                strides = list(s.access.strides)
+                for a in s.at if isinstance(s, Load) else ():
+                    steps = [stride * a.stride for stride in indices[a.value].strides]
+                    strides = [own if own != Dim(0) else step for own, step in zip(strides, steps, strict=True)]
+                found.append(replace(s.access, strides=tuple(strides)))
+    return found
 
 
 def tiles_in_place(nest: Nest) -> list[list[Buffer]]:

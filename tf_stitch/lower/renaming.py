@@ -42,6 +42,9 @@ def renamed(nest: Nest, names: Mapping[str, str]) -> Nest:
             case Compute():
                 operands = tuple(names.get(o, o) for o in s.operands)
                 return replace(s, name=names.get(s.name, s.name), operands=operands)
+            case Load(name, _, _, at):
+                looked_up = tuple(replace(a, value=names.get(a.value, a.value)) for a in at)
+                return replace(s, name=names.get(name, name), at=looked_up)
             case Accumulate(_, value) | Store(_, value):
                 return replace(s, value=names.get(value, value))
             case _:

@@ -410,6 +410,8 @@ class _Sample:
         type_ = self.kernel.inputs[source]
         check(type_ is not None, f"{where}: the kernel reads it")
         assert type_ is not None
+        is_table = any(load.at for nest in self.kernel.nests for _, load in _loads(nest, source))
+        check(not is_table, f"{where}: it is a table, which is read anywhere")
         result = self.kernel.outputs[output]
         check(
             type_.dtype.size == result.dtype.size and type_.size == result.size,
@@ -433,7 +435,7 @@ class _Sample:
         for position, load in _loads(nest, source):
             read = self._offsets(nest, load.access)
             same_row = np.array_equal(row_of[read], np.broadcast_to(np.arange(len(read))[:, None], read.shape))
-            check(same_row and not load.at, f"{where}: {load.name} is read by another row")
+            check(same_row, f"{where}: {load.name} is read by another row")
             check(position <= sweep, f"{where}: {load.name} is read by a later sweep")
             in_place = np.array_equal(read, overwritten)
             check(position < sweep or in_place, f"{where}: {load.name} is read elsewhere in the same sweep")

@@ -5,6 +5,7 @@ Batch normalisation is in `normalization`.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tf_stitch.ir.types import ALL, FLOATS, NUMBERS, ONE
@@ -88,7 +89,11 @@ def _cross_entropy(b: BodyBuilder, x: Operands) -> Sequence[int]:
 
 
 def _sparse_cross_entropy(b: BodyBuilder, x: Operands) -> Sequence[int]:
-    """As `_cross_entropy`, each label the number of a class; what is off the label counts as 0, NaN or not."""
+    """As `_cross_entropy`, each label the number of a class; what is off the label counts as 0, NaN or not.
+
+    Of a label that no class has, TensorFlow's kernel for a CPU raises, as the guard on labels has it; that for GPUs
+    gives NaN for all of the row: core/kernels/sparse_xent_op.h.
+    """
     logits = b.shape(x[0])
     if len(logits) != 2 or len(b.shape(x[1])) != 1:
         raise x.unsupported("logits that are no matrix, or labels that are no vector")
@@ -97,12 +102,16 @@ def _sparse_cross_entropy(b: BodyBuilder, x: Operands) -> Sequence[int]:
     b.require_indices(x[1], classes)
     shifted = _shifted(b, x)
     dtype = b.dtype(shifted)
-    zero, one = (b.constant(number, dtype) for number in (0, 1))
+    zero, one, nan = (b.constant(number, dtype) for number in (0, 1, math.nan))
     exponentials = b.apply("exp", shifted)
     total = b.reduce("sum", exponentials, (1,), keep_dims=True)
-    chosen = b.apply("equal", b.reshape(x[1], (rows, ONE)), b.iota(classes, b.dtype(x[1])))
-    losses = b.apply("select", chosen, b.apply("sub", b.apply("log", total), shifted), zero)
-    labels = b.apply("select", chosen, one, zero)
+    label, kind = b.reshape(x[1], (rows, ONE)), b.dtype(x[1])
+    below = b.apply("less", label, b.extent(classes, kind))
+    there = b.apply("logical_and", b.apply("greater_equal", label, b.constant(0, kind)), below)
+    elsewhere = b.apply("select", there, zero, nan)
+    chosen = b.apply("equal", label, b.iota(classes, kind))
+    losses = b.apply("select", chosen, b.apply("sub", b.apply("log", total), shifted), elsewhere)
+    labels = b.apply("select", chosen, one, elsewhere)
     gradient = b.apply("sub", b.apply("div", exponentials, total), labels)
     return [b.convert(b.reduce("sum", losses, (1,)), b.dtype(x[0])), b.convert(gradient, b.dtype(x[0]))]
 

@@ -1,8 +1,9 @@
 """Ops that look elements up: where they read is known only when they run.
 
-An index that is out of range makes TensorFlow raise. So a guard looks at all of them before the kernel begins, and
-where one is, the fallback runs and raises. Hence indices are inputs of a kernel, and so are the tables that they point
-into.
+An index that is out of range makes TensorFlow raise on a CPU. So a guard looks at all of them before the kernel begins,
+and where one is, the fallback runs and raises. Hence indices are inputs of a kernel, and so are the tables that they
+point into. On a GPU it finds a 0 there instead (core/kernels/gather_functor_gpu.cu.h, gather_nd_op_gpu.cu.cc): the host
+does not see the indices, and the kernel looks at each as it comes to it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def _gather_nd(b: BodyBuilder, x: Operands) -> int:
     if not 0 < count <= len(table):
         raise x.unsupported(f"indices of {count} axes into a tensor of rank {len(table)}")
     rest = table[count:]
-    for dim in rest:
-        b.require(Dim(1), dim, "GatherNd of no elements, which raises")
+    for dim in table:
+        if dim not in batch:  # else nothing is asked for where there is nothing
+            b.require(Dim(1), dim, "GatherNd of no elements, which raises")
     at: dict[int, int] = {}
     for axis in range(count):
         b.require_indices(x[1], table[axis], axis, count)

@@ -170,7 +170,8 @@ class OpDef:
     static: operands that are read when the code is generated and are no data (axes, shapes); -1 is the last.
     outside: operands that have to be complete before the kernel begins: tables and indices.
     places: static operands that may be data after all, where their value is not known. Then the op is a lookup: they
-      and operand 0 have to be complete before the kernel begins.
+      and operand 0 have to be complete before the kernel begins; and as TensorFlow's kernels for GPUs have them in the
+      host's memory, where they raise if one is out of range, no kernel for GPUs has such a lookup (`passes.legality`).
     samples: for tests: attributes to try, a tuple of dicts.
     dtypes: the dtypes of the node's attribute `T` that TensorFlow has a CPU kernel for and that we expand.
     notes: for the op table in the documentation: limits, and where we differ from TensorFlow.
@@ -188,14 +189,15 @@ class OpDef:
 
     def static_operands(self, count: int, is_known: Callable[[int], bool] = lambda _: True) -> frozenset[int]:
         """Of `count` operands; is_known: whether the value of an operand is."""
-        return frozenset(i % count for i in self.static) - self._looked_up(is_known)
+        return frozenset(i % count for i in self.static) - self.unknown_places(is_known)
 
     def outside_operands(self, is_known: Callable[[int], bool]) -> frozenset[int]:
         """The operands that have to be complete before the kernel begins."""
-        places = self._looked_up(is_known)
+        places = self.unknown_places(is_known)
         return frozenset(self.outside) | (places | {0} if places else places)
 
-    def _looked_up(self, is_known: Callable[[int], bool]) -> frozenset[int]:
+    def unknown_places(self, is_known: Callable[[int], bool]) -> frozenset[int]:
+        """The operands that make the op a lookup."""
         return frozenset(i for i in self.places if not is_known(i))
 
 

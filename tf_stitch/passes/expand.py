@@ -96,12 +96,12 @@ def _data_operands(graph: Graph, names: Sequence[str]) -> set[Value]:
     found: set[Value] = set()
     for name in names:
         node = graph.nodes[name]
-        static = OPS[node.op].static_operands(len(node.inputs), _knowledge(graph, node))
+        static = OPS[node.op].static_operands(len(node.inputs), knowledge(graph, node))
         found.update(v for i, v in enumerate(node.inputs) if i not in static)
     return found
 
 
-def _knowledge(graph: Graph, node: Node) -> Callable[[int], bool]:
+def knowledge(graph: Graph, node: Node) -> Callable[[int], bool]:
     """Whether the value of each operand of a node is known, if only as dims."""
     return lambda i: node.inputs[i] in graph.constants or node.inputs[i] in graph.extents
 
@@ -110,7 +110,7 @@ def _expand_node(
     builder: BodyBuilder, graph: Graph, node: Node, operand: Callable[[Value, bool], int | None]
 ) -> Sequence[int | None]:
     definition = OPS[node.op]
-    known = _knowledge(graph, node)
+    known = knowledge(graph, node)
     static = definition.static_operands(len(node.inputs), known) if node.inputs else frozenset[int]()
     operands = Operands(
         node,

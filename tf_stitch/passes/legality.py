@@ -11,7 +11,7 @@ from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import Dim, DType
 from tf_stitch.ops import OPS
 from tf_stitch.passes.clustering import Rejection
-from tf_stitch.passes.expand import Expansion
+from tf_stitch.passes.expand import Expansion, knowledge
 from tf_stitch.passes.precedents import Precedents
 
 # Nodes that hold or pass on what others compute. There is nothing to explain about their not being stitched.
@@ -42,6 +42,8 @@ def examine(
         return because(Reason.DEVICE, node.device)
     if is_about_shapes:
         return because(Reason.TOO_SMALL, "arithmetic on shapes")
+    if is_for_gpus(config.target) and (why := _why_on_the_host(graph, node)) is not None:
+        return because(*why)
     for value in read:
         if graph.type_of(value).dtype is DType.OTHER:
             return because(Reason.DTYPE)
@@ -53,6 +55,22 @@ def examine(
         return precedents.expanded([node.name], read)
     except Unsupported as refusal:
         return because(refusal.reason, refusal.detail)
+
+
+def _why_on_the_host(graph: Graph, node: Node) -> tuple[Reason, str] | None:
+    """Why the node is no kernel's for GPUs: TensorFlow's have axes, shapes and places in the host's memory.
+
+    So it is the host that looks at a place that is not known, and raises where it is out of range; and what a kernel
+    makes of such a number would have to be waited for.
+    """
+    if OPS[node.op].unknown_places(knowledge(graph, node)):
+        return Reason.UNSUPPORTED_OP, "a place that is not known: for GPUs TensorFlow's host looks at it"
+    for name in graph.consumers[node.name]:
+        user = graph.nodes[name]
+        static = OPS[user.op].static_operands(len(user.inputs)) if user.op in OPS and user.inputs else ()
+        if any(user.inputs[i].node == node.name for i in static):
+            return Reason.DEVICE, f"{name} has it in the host's memory"
+    return None
 
 
 def is_silent(node: Node) -> bool:

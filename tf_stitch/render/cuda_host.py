@@ -13,7 +13,7 @@ The images are arrays that the toolchain puts in front (`toolchain.cuda`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_stitch.lower.gpu_launch import ALIGNMENT, MOST_BLOCKS, Condition, Launch, Variant
 from tf_stitch.lower.kernel import Kernel
@@ -39,6 +39,7 @@ class DeviceText:
 
 def bundle(kernel: Kernel, devices: Sequence[DeviceText]) -> CudaSource:
     """The source of a kernel for these architectures, the oldest first, and as PTX for all that come after the last."""
+    kernel = replace(kernel, indices=())  # they lie in the GPU's memory: the entries look at each that they use
     newest = devices[-1]
     images = [*((d.arch, d) for d in devices), (newest.arch.replace("sm_", "compute_"), newest)]
     launches = list(dict.fromkeys(d.launch for _, d in images))

@@ -67,7 +67,7 @@ class StagePrinter:
         self.schedule = schedule
         self.index = index
         self.joint = joint
-        self.scope = Scope(nest, schedule, constant, joint.reductions if joint else ())
+        self.scope = Scope(nest, schedule, constant, index, joint.reductions if joint else ())
         self.down = schedule.down
         self.rows_of_threads = THREADS // schedule.lanes  # for COLUMNS: threads one below the other
         self.length = dim(product(nest.inner))
@@ -148,7 +148,8 @@ class StagePrinter:
         """Coordinates, and pointers to the row."""
         coordinates, cut = self._coordinates()
         used = [s for step in flat(self.stage.body) for s in self._statements(step)]
-        return self._with_read(cut, self.scope.point(used, coordinates))
+        pointers = self.scope.point(used, coordinates)
+        return self._with_read(cut, pointers, self.scope.counted(used))
 
     def _of_stage(self) -> list[str]:
         """What is the same for all units."""
@@ -287,10 +288,10 @@ class StagePrinter:
         divisor = "1" if extent == _ZERO else self._cast(dim(extent))
         return [(low, f"{whole} % {divisor}"), (high, f"{whole} / {divisor}")]
 
-    def _with_read(self, cuts: Sequence[Values], lines: list[str]) -> list[str]:
-        """`lines`, and before them those coordinates that are read: in them, or to make others."""
+    def _with_read(self, cuts: Sequence[Values], lines: list[str], later: frozenset[str] = frozenset()) -> list[str]:
+        """`lines`, and before them those coordinates that are read: in them, `later`, or to make others."""
         for values in reversed(cuts):
-            read = [f"{name} = {value}" for name, value in values if name in words(lines)]
+            read = [f"{name} = {value}" for name, value in values if name in words(lines) | later]
             lines = [*([f"const {self.index} {', '.join(read)};"] if read else []), *lines]
         return lines
 

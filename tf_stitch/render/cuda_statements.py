@@ -16,12 +16,14 @@ from tf_stitch.lower.kernel import (
     ExtentOf,
     Literal,
     Load,
+    LookUp,
     Nest,
     Place,
     Reduced,
     Statement,
     Store,
 )
+from tf_stitch.lower.nests import scattered
 from tf_stitch.ops import REDUCERS
 from tf_stitch.render.c_family import STORAGE, dim, expression, literal
 from tf_stitch.render.c_family import register as pack_register
@@ -50,11 +52,16 @@ def combined(reducer: str, dtype: DType, one: str, other: str) -> str:
 class Scope:
     """The names of one nest, as its part of a stage is printed.
 
-    constant: inputs that nothing writes during the launch. down: reductions that have a sum for each element of a row.
+    constant: inputs that nothing writes during the launch. index: the type of what counts elements. down: reductions
+    that have a sum for each element of a row.
     """
 
-    def __init__(self, nest: Nest, schedule: GpuSchedule, constant: frozenset[int], down: Container[int] = ()) -> None:
+    def __init__(
+        self, nest: Nest, schedule: GpuSchedule, constant: frozenset[int], index: str, down: Container[int] = ()
+    ) -> None:
+        self.index = index
         self.down = down
+        self.scattered = frozenset(name for sweep in nest.sweeps for name in scattered(sweep))
         self.nest = nest
         self.schedule = schedule
         self.constant = constant
@@ -91,6 +98,11 @@ class Scope:
             lines.append(f"{const}{STORAGE[buffer.dtype]}* {name} = {where};")
         return lines
 
+    def counted(self, statements: Sequence[Statement]) -> frozenset[str]:
+        """The coordinates of outer axes that are values: they are read beside the pointers."""
+        numbers = [s for s in statements if isinstance(s, Coordinate)]
+        return frozenset(c for s in numbers for c, d in zip(self.outer, s.strides, strict=False) if d != _ZERO)
+
     def _points_itself(self, s: Load | Store) -> bool:
         """Whether the buffer's own pointer will do: no variable of its name is declared where it is used."""
         outer = s.access.strides[: len(self.nest.outer)]
@@ -114,6 +126,28 @@ class Scope:
             return "load_constant" if access.buffer.index in self.constant else "load"
         return "load_fresh"
 
+    def _loaded(self, s: Load, address: str, vector: int = 1) -> str:
+        """`vector` elements from this address on; of a table, 0 where one of the indices is out of range.
+
+        That is what TensorFlow's kernels for GPUs find there: core/kernels/gather_functor_gpu.cu.h and
+        gather_nd_op_gpu.cu.cc. All of an address is computed behind the question whether there is one.
+        """
+        function = self._load(s.access) + (f"<{vector}>" if vector > 1 else "")
+        if not s.at:
+            return f"{function}({address})"
+        names = [self.elements.get(a.value, a.value) for a in s.at]
+        inside = [f"within({name}, {dim(a.below)})" for name, a in zip(names, s.at, strict=True)]
+        counts = [
+            f"{self.index}({n})" if self._index_of(a) != self.index else n for n, a in zip(names, s.at, strict=True)
+        ]
+        moved = [_times(count, a.stride) for count, a in zip(counts, s.at, strict=True)]
+        zero = f"Pack<{register(s.dtype)}, {vector}>{{}}" if vector > 1 else f"{register(s.dtype)}(0)"
+        return f"{' && '.join(inside)} ? {function}({' + '.join([address, *moved])}) : {zero}"
+
+    def _index_of(self, a: LookUp) -> str:
+        """The type of an index, as one that counts elements."""
+        return "int" if self.dtypes[a.value] is DType.I32 else "i64"
+
     # .. statements of a row ....................................................................................
 
     def scalars(self, statements: Sequence[Statement]) -> list[str]:
@@ -133,8 +167,8 @@ class Scope:
     def _scalar(self, s: Load | Literal | ExtentOf | Coordinate | Compute | Reduced) -> list[str]:
         self.dtypes[s.name] = s.dtype
         match s:
-            case Load(_, _, access):
-                value = f"{self._load(access)}({self._place(access)})"
+            case Load():
+                value = self._loaded(s, self._place(s.access))
             case Literal(_, dtype, bits):
                 value = literal(dtype, bits)
             case ExtentOf(_, dtype, extent):
@@ -179,9 +213,9 @@ class Scope:
         vector = self.schedule.vector
         for s in statements:
             match s:
-                case Load(name, dtype, access):
-                    self.dtypes[name] = dtype
-                    before += self._element_load(name, access, inner, linear, turn, body)
+                case Load():
+                    self.dtypes[s.name] = s.dtype
+                    before += self._element_load(s, inner, linear, turn, body)
                 case Literal() | ExtentOf() | Reduced():
                     before += self.scalars([s])
                 case Coordinate(name, dtype):
@@ -204,24 +238,28 @@ class Scope:
         loop = ["#pragma unroll", f"for (int e = 0; e < {vector}; ++e) {{", *indented(body), "}"]
         return before + loop + after
 
-    def _element_load(
-        self, name: str, access: Access, inner: Sequence[str], linear: str, turn: str, body: list[str]
-    ) -> list[str]:
-        vector, type_ = self.schedule.vector, register(access.buffer.dtype)
+    def _element_load(self, s: Load, inner: Sequence[str], linear: str, turn: str, body: list[str]) -> list[str]:
+        """Lines in front of the loop over a thread's neighbours; those in it are added to `body`."""
+        name, access, vector, type_ = s.name, s.access, self.schedule.vector, register(s.dtype)
         if access.buffer.place is Place.TILE:
             if self.schedule.home is Home.REGISTERS:
                 self.elements[name] = self._in_registers(access.buffer.name, turn)
                 return []
-            function, address = "load", f"{access.buffer.name} + {linear}"
+            address = f"{access.buffer.name} + {linear}"
             whole = vector > 1
+            one = f"load({address})"
+            pack = f"load<{vector}>({address})"
         else:
-            function, address = self._load(access), self._address(access, inner)
-            whole = vector > 1 and access.strides[-1] == ONE
+            one_by_one = name in self.scattered
+            along = [*inner[:-1], f"({inner[-1]} + e)"] if one_by_one and vector > 1 else inner
+            address = self._address(access, along)
+            whole = vector > 1 and access.strides[-1] == ONE and not one_by_one
+            one, pack = self._loaded(s, address), self._loaded(s, address, vector)
         if whole:
             self.elements[name] = f"{name}_pack.v[e]"
-            return [f"const Pack<{type_}, {vector}> {name}_pack = {function}<{vector}>({address});"]
-        line = f"const {type_} {name} = {function}({address});"
-        if vector > 1:
+            return [f"const Pack<{type_}, {vector}> {name}_pack = {pack};"]
+        line = f"const {type_} {name} = {one};"
+        if vector > 1 and name not in self.scattered:
             return [line]
         body.append(line)
         return []

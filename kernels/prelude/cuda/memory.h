@@ -4,6 +4,7 @@
 //   load_constant(p)   load_constant<N>(p)     an input that nothing writes during the launch: the read-only cache
 //   load_fresh(p)      load_fresh<N>(p)        what other blocks wrote before a grid barrier: from L2, past the L1
 //   store(p, x)        store(p, Pack<T, N>)
+//   within(i, n)       whether a table of n elements has one of number i
 //
 // f16 and bf16 are computed on as f32, boolean as bool, everything else as itself.
 #ifndef TF_STITCH_CUDA_MEMORY_H_
@@ -163,6 +164,12 @@ STITCH_LOADS(load, Path::ANY)
 STITCH_LOADS(load_constant, Path::CONSTANT)
 STITCH_LOADS(load_fresh, Path::FRESH)
 #undef STITCH_LOADS
+
+// Whether there is an element of this number among `count`.
+template <class I>
+STITCH_DEVICE bool within(I index, i64 count) {
+  return index >= 0 && index < count;
+}
 
 }  // namespace stitch
 #endif  // TF_STITCH_CUDA_MEMORY_H_
