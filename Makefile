@@ -1,8 +1,9 @@
 # make venv    a virtual environment with TensorFlow and this package, in .venv
 # make test    lint, types and tests
-# make mutants  every mutant of every generated CUDA kernel, on the emulator: about an hour
+# make mutants    every mutant of every generated CUDA kernel, on the emulator: about an hour
 # make demo    a model with and without stitching, side by side
 # make gpu-bundle   kernels to check and time on a machine with a GPU, in build/gpu-bundle
+# make venv-xla-gpu   jax, which compiles for GPUs that are not there, in .venv-xla-gpu: for python -m bench gpu
 # make clean   removes what was built
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -14,7 +15,10 @@ NATIVE := CMakeLists.txt $(wildcard kernels/*.cc kernels/*.h kernels/*.py kernel
 
 PYCUDA := build/pycuda
 
-.PHONY: venv test mutants demo gpu-bundle clean
+XLA_GPU ?= .venv-xla-gpu
+JAX := 0.10.2
+
+.PHONY: venv test mutants demo gpu-bundle venv-xla-gpu clean
 .DELETE_ON_ERROR:
 
 venv: .venv/.native
@@ -63,7 +67,19 @@ gpu-bundle: venv
 	@echo "== build/gpu-bundle"
 	.venv/bin/python -m bench gpu-bundle build/gpu-bundle
 
+# About 1 GB. The CUDA plugin's own dependencies are what runs on a GPU, and nothing is run. ptxas is CUDA 12.9's, the last
+# that knows sm_70. TF_STITCH_XLA_GPU tells the bench of another place than the default.
+venv-xla-gpu: $(XLA_GPU)/.installed
+
+$(XLA_GPU)/.installed: Makefile
+	@echo "== $(XLA_GPU): jax $(JAX) with its CUDA plugin"
+	test -x $(XLA_GPU)/bin/python || $(PYTHON) -m venv $(XLA_GPU)
+	$(XLA_GPU)/bin/python -m pip --disable-pip-version-check --quiet install jax==$(JAX) jaxlib==$(JAX)
+	$(XLA_GPU)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps \
+	  jax-cuda13-plugin==$(JAX) jax-cuda13-pjrt==$(JAX) nvidia-cuda-nvcc-cu12==12.9.86
+	@touch $@
+
 clean:
 	@echo "== removing .venv, build and caches"
-	rm -rf .venv build dist wheelhouse .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf .venv .venv-xla-gpu build dist wheelhouse .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

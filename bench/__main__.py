@@ -6,6 +6,7 @@ import click
 
 from bench.clusters import clusters
 from bench.demo import demo
+from bench.gpu import gpu
 from bench.gpu_bundle import gpu_bundle
 from bench.kernel_worker import count_kernels
 from bench.kernels import kernels
@@ -21,6 +22,7 @@ def bench() -> None:
 
 bench.add_command(clusters)
 bench.add_command(demo)
+bench.add_command(gpu)
 bench.add_command(gpu_bundle)
 bench.add_command(optimality)
 bench.add_command(planner)

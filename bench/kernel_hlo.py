@@ -16,7 +16,8 @@ _INSTRUCTION = re.compile(
 _OPERANDS = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
-_ARRAY = re.compile(r"[a-z]\w*\[([\d,]*)\]")
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
+_NUMBER = re.compile(r"\d+")
 # The instructions of their computations are launched one by one.
 _CONTAINERS = {"while", "conditional", "call"}
 # A call that XLA compiles to a kernel of its own, loops and all.
@@ -25,13 +26,14 @@ _ONE_KERNEL = 'xla_cpu_small_call="true"'
 
 @dataclass(frozen=True)
 class Instruction:
-    """`called`: the computations that it names."""
+    """called: the computations that it names. sizes: elements of each result. bytes: of all of them."""
 
     name: str
     opcode: str
     operands: tuple[str, ...]
     called: tuple[str, ...]
     sizes: tuple[int, ...]
+    bytes: int
     one_kernel: bool
 
 
@@ -58,6 +60,27 @@ def launches(hlo: str, times: Mapping[str, int]) -> tuple[Launch, ...]:
             kind = kind_of_instruction(inside, sizes)
         found.append(Launch(name, _label(instruction, inside), kind, count))
     return tuple(found)
+
+
+def moved(hlo: str) -> dict[str, int]:
+    """Bytes of the operands, each once, and the results of every instruction of the entry computation."""
+    entry = {i.name: i for i in _computations(hlo)[_entry(hlo)]}
+    return {
+        name: instruction.bytes + sum(entry[operand].bytes for operand in dict.fromkeys(instruction.operands))
+        for name, instruction in entry.items()
+    }
+
+
+def _entry(hlo: str) -> str:
+    return next(
+        match["name"] for line in hlo.splitlines() if line.startswith("ENTRY") and (match := _HEADER.match(line))
+    )
+
+
+def _bits(dtype: str) -> int:
+    """Of an element: 32 of f32, 8 of pred, 8 of f8e4m3fn."""
+    number = _NUMBER.search(dtype)
+    return int(number[0]) if number else 8
 
 
 def _opcodes(instruction: Instruction, computations: Mapping[str, tuple[Instruction, ...]]) -> Iterable[str]:
@@ -91,6 +114,9 @@ def _computations(hlo: str) -> dict[str, tuple[Instruction, ...]]:
 
 def _instruction(match: re.Match[str]) -> Instruction:
     operands, _, attributes = match["rest"].partition(")")
+    results = [
+        (dtype, math.prod(map(int, filter(None, dims.split(","))))) for dtype, dims in _ARRAY.findall(match["type"])
+    ]
     branches = _BRANCHES.search(attributes)
     called = _CALLED.findall(attributes) + (_OPERANDS.findall(branches[1]) if branches else [])
     return Instruction(
@@ -98,6 +124,7 @@ def _instruction(match: re.Match[str]) -> Instruction:
         opcode=match["opcode"],
         operands=tuple(_OPERANDS.findall(operands)),
         called=tuple(called),
-        sizes=tuple(math.prod(map(int, filter(None, dims.split(",")))) for dims in _ARRAY.findall(match["type"])),
+        sizes=tuple(count for _, count in results),
+        bytes=sum(-(-count * _bits(dtype) // 8) for dtype, count in results),
         one_kernel=_ONE_KERNEL in attributes,
     )

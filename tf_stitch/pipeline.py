@@ -18,6 +18,7 @@ from tf_stitch.faults import excused
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph
 from tf_stitch.lower.common import lower
+from tf_stitch.lower.gpu import GpuSchedules
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.names import identifier
 from tf_stitch.ops import OPS
@@ -25,6 +26,7 @@ from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.precedents import Casebook
 from tf_stitch.pauses import collection_paused
+from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.verify import verify_plan
 from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
@@ -36,12 +38,13 @@ Observer = Callable[[str, object], None]  # (stage, what it made), as soon as it
 
 @dataclass(frozen=True)
 class StitchedCluster:
-    """A cluster with everything that was made of it."""
+    """A cluster with everything that was made of it. gpus: the schedules for each, where it was made for GPUs."""
 
     cluster: Cluster
     kernel: Kernel
     source: Source
     artifact: Artifact
+    gpus: tuple[tuple[GpuTarget, GpuSchedules], ...] = ()
 
     @property
     def plan(self) -> StitchPlan:
@@ -108,7 +111,7 @@ def stitch_all(
             if isinstance(artifact, BuildError):
                 refused += _all_rejected(graph, draft.cluster, Reason.BUILD_FAILED, str(artifact))
             else:
-                stitched.append(StitchedCluster(draft.cluster, made.kernel, made.source, artifact))
+                stitched.append(StitchedCluster(draft.cluster, made.kernel, made.source, artifact, made.gpus))
         results.append(Stitched(graph, tuple(stitched), tuple(refused)))
         see("stitched", results[-1])
     return results

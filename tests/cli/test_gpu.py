@@ -86,6 +86,11 @@ def test_explain(block):
     assert found.code == 0
     assert found.json["cpu"] == "cuda:sm_90"
     assert "CudaSource" not in found.stdout
+    for cluster in (c for graph in found.json["graphs"] for c in graph["clusters"]):
+        (launch,) = cluster["gpus"]
+        assert launch["arch"] == "sm_90"
+        assert launch["us"] > 0
+        assert 0 < launch["occupancy"] <= 1
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_61", "cuda:", "rocm:gfx90a", "gpu"])

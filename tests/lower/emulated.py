@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.emulator.emulated import Module, Scratch, compile_kernel
+from tests.emulator.emulated import Counters, Module, Scratch, compile_kernel
 from tf_stitch.ir.body import Body
 from tf_stitch.lower import interp
 from tf_stitch.lower.common import lower
@@ -68,8 +68,11 @@ class Emulated:
         multiprocessors: int = 2,
         seed: int | None = None,
         forward: bool = False,
+        counters: list[Counters] | None = None,
     ) -> list[Array]:
         """The outputs. `forward`: computed in the inputs' buffers as far as the kernel allows it.
+
+        counters: what the launch did is added to it.
 
         Raises:
           GuardFailed: where the inputs are not what was planned for.
@@ -103,9 +106,11 @@ class Emulated:
         if grid:
             shared = evaluate(variant.shared, symbols)
             resident = grid if variant.resident else None
-            self.module.launch(
+            counted = self.module.launch(
                 variant.entry, grid, variant.threads, shared, arguments, seed=seed, resident_blocks=resident
             )
+            if counters is not None:
+                counters.append(counted)
         assert not barrier.any(), "the barrier is left as it was found"
         return [
             np.frombuffer(r.tobytes()[:size], t.dtype.numpy).reshape(shape)
@@ -121,5 +126,5 @@ def _bytes(array: Array) -> Array:
     return np.frombuffer(array.tobytes() or b"\xa5", np.uint8).copy()
 
 
-def emulated(made: LoweredForGpu, sanitizer: str | None = None) -> Emulated:
-    return Emulated(made, compile_kernel(made.text, sanitizer))
+def emulated(made: LoweredForGpu, sanitizer: str | None = None, *, counting: bool = False) -> Emulated:
+    return Emulated(made, compile_kernel(made.text, sanitizer, counting=counting))

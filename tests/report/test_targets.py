@@ -126,3 +126,20 @@ def test_no_compiler_is_needed(monkeypatch):
 def test_no_target(target):
     with pytest.raises(UsageError):
         tf_stitch.explain(target)
+
+
+def test_gpus():
+    found = tf_stitch.explain(chain, np.zeros((3000, 512), np.float32), config=Config(target="cuda:t4,h100"))
+    (cluster,) = found.clusters
+    assert [launch.arch for launch in cluster.gpus] == ["sm_75", "sm_90"]
+    small, large = cluster.gpus
+    assert small.us > large.us > 0
+    assert {launch.bytes for launch in cluster.gpus} == {2 * 4 * 3000 * 512}
+    assert f"sm_90    about {large.us:.1f} µs; grid barriers: 0;" in str(found)
+    assert f"sm_75: about {small.us:.1f} µs" in found.to_html()
+
+
+def test_on_a_cpu_there_is_no_word_of_gpus():
+    found = tf_stitch.explain(chain, SPEC)
+    assert found.clusters[0].gpus == ()
+    assert "grid barrier" not in str(found)

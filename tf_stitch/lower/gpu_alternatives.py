@@ -14,6 +14,7 @@ from tf_stitch.lower.gpu_launch import (
     ceil_div,
     times,
 )
+from tf_stitch.lower.gpu_recomputing import recomputed
 from tf_stitch.lower.gpu_schedule import (
     THREADS,
     WIDEST,
@@ -101,12 +102,13 @@ def _rows(nest: Nest, kernel: Kernel, target: GpuTarget) -> list[Alternative]:
     piece = _piece(length, unit, unit * _STEPS, _MOST_PIECES)
     long = GpuSchedule(Mapping.SPLIT, vector, THREADS, 0, piece, Home.SCRATCH)
     few = Condition(times(rows, Dim(2)), Dim(target.multiprocessors))
-    found += _where(few, nest, long)
+    again = recomputed(nest, target)
+    found += _where(few, again, long)
     limit = target.shared_bytes_of_block - SHARED_RESERVE
     fits = Condition(tile_bytes(kept), Dim(limit))
     if kept.tiles:
         found += _where(fits, kept, replace(long, mapping=Mapping.BLOCKS, home=Home.SHARED))
-    found.append(Alternative((), nest, replace(long, mapping=Mapping.BLOCKS)))
+    found.append(Alternative((), again, replace(long, mapping=Mapping.BLOCKS)))
     return _until_sure(found)
 
 

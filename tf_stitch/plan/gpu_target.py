@@ -34,8 +34,9 @@ class GpuTarget:
     shared_bytes: of a multiprocessor. shared_bytes_of_block: that a block has at most, where it asks for them.
     l2_bytes: of the GPU.
 
-    What things cost, for comparing plans: bytes_per_ns between all multiprocessors and memory, launch_ns of a kernel,
-    barrier_ns of a grid barrier, op_ns of an op of TensorFlow, besides its kernel.
+    What things cost, for comparing plans: bytes_per_ns between all multiprocessors and memory, latency_ns of one access
+    to it, launch_ns of a kernel, barrier_ns of a grid barrier, op_ns of an op of TensorFlow, besides its kernel;
+    heavy_per_ns: HEAVY functions that a multiprocessor evaluates, some 30 instructions each on 64 or 128 lanes.
     """
 
     name: str
@@ -53,6 +54,8 @@ class GpuTarget:
     launch_ns: float = 4_000.0
     barrier_ns: float = 2_600.0
     op_ns: float = 3_000.0
+    latency_ns: float = 600.0
+    heavy_per_ns: float = 8.0
 
     @staticmethod
     def named(name: str) -> GpuTarget:
@@ -121,6 +124,9 @@ def _rounded(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
+_WITH_64_LANES: Final = ("sm_70", "sm_75", "sm_80")
+
+
 def _target(
     name: str,
     arch: str,
@@ -134,7 +140,16 @@ def _target(
 ) -> GpuTarget:
     """shared: KiB of a multiprocessor, and of a block. l2: MiB. bandwidth: GB/s."""
     return GpuTarget(
-        name, arch, multiprocessors, threads, blocks, shared[0] * _KIB, shared[1] * _KIB, l2 * _MIB, bandwidth
+        name,
+        arch,
+        multiprocessors,
+        threads,
+        blocks,
+        shared[0] * _KIB,
+        shared[1] * _KIB,
+        l2 * _MIB,
+        bandwidth,
+        heavy_per_ns=3.2 if arch in _WITH_64_LANES else 8.0,
     )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reshape
 from tf_stitch.ir.printer import print_body
+from tf_stitch.lower.gpu_cost import gpu_cost
 from tf_stitch.ops import FUNCTIONS, Cost
 from tf_stitch.plan import cost
 from tf_stitch.plan.pieces import stored_steps
@@ -85,6 +86,28 @@ class ExplainedGroup:
 
 
 @dataclass(frozen=True)
+class ExplainedLaunch:
+    """How a kernel runs on one GPU, and what it is estimated to cost there; see lower/gpu_cost.
+
+    entry: the version for these sizes. blocks: of `threads` that a multiprocessor holds at a time; occupancy: of 1.
+    bytes: moved, passes over memory each counted. barriers: of the grid. us: microseconds.
+    """
+
+    arch: str
+    entry: str
+    threads: int
+    blocks: int
+    occupancy: float
+    bytes: int
+    barriers: int
+    us: float
+
+    def __str__(self) -> str:
+        held = f"{self.blocks} × {self.threads} threads on a multiprocessor ({self.occupancy:.0%})"
+        return f"{self.us:.1f} µs; grid barriers: {self.barriers}; {held}"
+
+
+@dataclass(frozen=True)
 class ExplainedCluster:
     """What became one StitchOp.
 
@@ -94,6 +117,7 @@ class ExplainedCluster:
     bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; the texts have them in.
     launches_before: nodes that move anything; stitched, all of them are one launch.
     measured: what races gave that were run on this machine, for the sizes that they were run with.
+    gpus: how it runs on each of the GPUs that it is made for, an unknown dim counting as 1.
     """
 
     name: str
@@ -116,6 +140,7 @@ class ExplainedCluster:
     measured: tuple[Record, ...]
     neighbours: tuple[Neighbour, ...]
     source: str
+    gpus: tuple[ExplainedLaunch, ...] = ()
 
     @property
     def dynamic(self) -> bool:
@@ -296,6 +321,16 @@ def _cluster(
         measured=measured,
         neighbours=neighbours_of(found, stitched, config),
         source=made.source.text,
+        gpus=_launches(made, known),
+    )
+
+
+def _launches(made: StitchedCluster, known: Sizes) -> tuple[ExplainedLaunch, ...]:
+    symbols = {s.symbol: known.get(s.symbol, cost.UNKNOWN_DIM) for s in made.kernel.symbols}
+    costs = [gpu_cost(schedules, target, symbols) for target, schedules in made.gpus]
+    return tuple(
+        ExplainedLaunch(c.arch, c.entry, c.threads, c.blocks, c.occupancy, c.bytes, c.barriers, c.ns / 1000)
+        for c in costs
     )
 
 

@@ -124,6 +124,9 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
         if cluster.symbols:
             yield from _paragraph(f"{'':<8} {text_} bytes", "  ", "           ")
     yield from _paragraph(f"{'launches':<8} {cluster.launches_before} → 1", "  ", "           ")
+    for launch in cluster.gpus:
+        estimate = f"{launch}, {human_bytes(launch.bytes)} moved{assumed}"
+        yield from _paragraph(f"{launch.arch:<8} about {estimate}", "  ", "           ")
     for record in cluster.measured:
         lost = "" if record.outcome.kept else ": slower, and so left out where kernels are raced"
         yield from _paragraph(f"{'measured':<8} {record.outcome}, for {record.sizes}{lost}", "  ", "           ")
