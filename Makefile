@@ -52,7 +52,7 @@ test: venv .venv/.pycuda
 	@echo "== types"
 	.venv/bin/pyright
 	@echo "== tests"
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 mutants: venv
 	@echo "== mutants of CUDA kernels"

@@ -26,7 +26,7 @@ from tests.prelude.cuda import BEGIN, CASES, END, FLAGS, built, call, table
 from tests.prelude.harness import ulps
 from tf_stitch.ir.body import converted
 from tf_stitch.ir.types import DType
-from tf_stitch.ops import FUNCTIONS, Function, Reducer
+from tf_stitch.ops import Function, Reducer
 from tf_stitch.render.c_family import STORAGE
 
 NAMED = {"ids": lambda v: getattr(v, "name", v)}
@@ -150,20 +150,6 @@ def test_nothing_is_undefined(capfd: pytest.CaptureFixture[str]) -> None:
         for sample in samples("Cast", source)[:1]:
             call(library, f"cast_{source.value}_{target.value}", *sample.operands, out=target.numpy)
     assert not capfd.readouterr().err
-
-
-def test_a_number_as_bound() -> None:
-    """`at_least` and `at_most` stand for a maximum and a minimum with a number: NaN stays NaN."""
-    expressions = {name: FUNCTIONS[name].cpp_number.format("v0", "2.0f") for name in ("maximum", "minimum")}
-    body = "".join(
-        f'extern "C" void {name}(const f32* in, f32* out, i64 count) {{\n'
-        f"  for (i64 at = 0; at < count; ++at) {{ const f32 v0 = load(in + at); store(out + at, {e}); }}\n}}\n"
-        for name, e in expressions.items()
-    )
-    x = special(DType.F32)
-    library = built(BEGIN + body + END)
-    np.testing.assert_array_equal(call(library, "maximum", x, out=np.float32), np.maximum(x, np.float32(2)))
-    np.testing.assert_array_equal(call(library, "minimum", x, out=np.float32), np.minimum(x, np.float32(2)))
 
 
 def test_rsqrt_of_all_magnitudes() -> None:
