@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -149,6 +151,17 @@ def test_few_columns_are_split_into_blocks_of_rows(kernels: Kernels) -> None:
     assert whole.loops == [1]
     assert split.loops == [8, 8, 8]  # blocks of 128 rows: two sums and the elements
     assert len(made.kernel.nests) == 1
+
+
+def test_row_by_row_from_memory_gives_the_bits_that_column_by_column_in_the_cache_does() -> None:
+    made = lowered(normalised())
+    text, cuts = re.subn(r"(cut\(down, .*), 8\);", r"\1, 0);", made.source.text)
+    assert cuts > 0, "8 bytes pass through memory for each element"
+    kernel, cached = compiled([made, replace(made, source=replace(made.source, text=text))])
+    for sizes in ({"N": 3100, "C": 1030}, {"N": 70_000, "C": 48}):  # more than 24 MiB
+        inputs = inputs_of(normalised(), sizes)
+        for mine, theirs in zip(kernel(inputs), cached(inputs), strict=True):
+            assert same_bits(mine, theirs)
 
 
 def test_a_column_of_many_terms_loses_nothing(kernels: Kernels) -> None:

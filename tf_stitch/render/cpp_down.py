@@ -33,11 +33,14 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
+    statements,
 )
 from tf_stitch.render.c_family import dim, register
 from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.render.cpp_statements import Scope, accumulator_type
 from tf_stitch.render.sharing import Form
+
+_ZERO = Dim(0)
 
 
 class DownPrinter(NestPrinter):
@@ -120,11 +123,14 @@ class DownPrinter(NestPrinter):
         pointers = self._coordinates() + scope.pointers(sweep.row + sweep.elements)
         body = [line for s in sweep.row for line in scope.vector(s)]
         elements = [line for s in sweep.elements for line in scope.vector(s)]
-        loops = ["for (i64 i0 = rows.begin; i0 < rows.end; ++i0) {"]
+        loops = ["for (i64 i0 = some.begin; i0 < some.end; ++i0) {"]
         for axis, extent in enumerate(self.nest.inner[1:-1], start=1):
             loops.append("  " * axis + f"for (i64 i{axis} = 0; i{axis} < {dim(extent, 'call.')}; ++i{axis}) {{")
         for index, r in reductions:
-            body.append(f"auto partial{index} = splat<L>({self._neutral(r, register(r.dtype))});")
+            neutral = f"splat<L>({self._neutral(r, register(r.dtype))})"
+            body.append(
+                f"auto partial{index} = some.begin == rows.begin ? {neutral} : load<L>(part{index} + n, count);"
+            )
         body += [*loops, *("  " * len(loops) + line for line in elements)]
         body += ["  " * level + "}" for level in range(len(loops) - 1, -1, -1)]
         body += [f"store(part{index} + n, partial{index}, count);" for index, _ in reductions]
@@ -132,7 +138,9 @@ class DownPrinter(NestPrinter):
             self._call(),
             *pointers,
             *self._parts(number),
-            *self._over_columns(body, self._vector_loop()),
+            "for_some_rows(rows, down.some_rows, [&](Range some) STITCH_LAMBDA {",
+            *("  " + line for line in self._over_columns(body, self._vector_loop())),
+            "});",
         ]
         extra = ", Range rows" + (", char* parts" if reductions else "")
         return self._function(f"sweep_{self.number}_{number}", extra, lines)
@@ -222,14 +230,22 @@ class DownPrinter(NestPrinter):
         """Elements of what is reduced that stand in one row."""
         return " * ".join(f"{dim(d, 'call.')}" for d in self.nest.inner[1:-1]) or "1"
 
+    def _element_bytes(self) -> int:
+        """Bytes that pass through memory for an element."""
+        accesses = [s.access for s in statements(self.nest) if isinstance(s, Load | Store)]
+        both = {a.buffer for a in accesses if a.strides[-1] != _ZERO and any(d != _ZERO for d in a.strides[:-1])}
+        return sum(b.dtype.size for b in both)
+
     def _cut(self) -> list[str]:
         """How the call is cut up, and whether it is SPLIT."""
         n, length = self.number, dim(self.nest.inner[0], "call.")
+        streamed = self._element_bytes() if self.before is None else 0  # what is joined is in the cache
+        bytes_ = f"{self._part_size()}, {streamed}"
         split = "call.host->threads > 1 && down.units() < 2 * call.host->threads && down.blocks > 1"
         return [
             f"Down{n} down = {{}};",
             "down.call = &call;",
-            f"cut(down, {self._rows()}, {self._row_length()}, {length}, {self._depth()}, {self._part_size()});",
+            f"cut(down, {self._rows()}, {self._row_length()}, {length}, {self._depth()}, {bytes_});",
             f"const bool split = {split if self.before is None else 'true'};",
         ]
 

@@ -8,9 +8,22 @@ constexpr i64 kBlockColumns = 1024;
 constexpr i64 kBlockElements = 32768;           // half of them may be in L1, all in L2
 constexpr i64 kFewestRows = 16, kMostRows = 128;  // a lane of f32 adds up that many, f64 the rest
 
+constexpr i64 kCached = 24 << 20;  // bytes: what is larger comes from memory
+
 struct Range {
   i64 begin, end;
 };
+
+// Calls `body` for some rows at a time, at least once.
+template <class Body>
+STITCH_INLINE void for_some_rows(Range rows, i64 some, Body body) {
+  i64 begin = rows.begin;
+  do {
+    const i64 end = begin + some;
+    body(Range{begin, end < rows.end ? end : rows.end});
+    begin = end;
+  } while (begin < rows.end);
+}
 
 STITCH_INLINE Range block_range(i64 block, i64 size, i64 length) {
   const i64 begin = block * size;
@@ -21,6 +34,7 @@ STITCH_INLINE Range block_range(i64 block, i64 size, i64 length) {
 struct Columns {
   i64 rows;  // how often there are such columns: all outer axes but the last
   i64 columns, length, rows_of_block, blocks, column_blocks;
+  i64 some_rows;                 // that a step goes down before the next: all of a block, or one after another
   i64 part_columns, part_bytes;  // one unit's partial results
   char* parts;
 
@@ -30,8 +44,9 @@ struct Columns {
   STITCH_MEMBER char* parts_of(i64 unit) const { return parts + unit * blocks * part_bytes; }
 };
 
-// columns: neighbours in memory; length: of what is reduced, `depth` elements deep; part_size: bytes a column.
-STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth, i64 part_size) {
+// columns: neighbours in memory; length: of what is reduced, `depth` elements deep; part_size: bytes a column;
+// element_bytes: what passes through memory for each element.
+STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth, i64 part_size, i64 element_bytes) {
   const i64 wide = columns < kBlockColumns ? columns : kBlockColumns;
   const i64 fitting = kBlockElements / (wide * depth < 1 ? 1 : wide * depth);
   c.rows = rows;
@@ -39,6 +54,8 @@ STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth,
   c.length = length;
   c.rows_of_block = fitting < kFewestRows ? kFewestRows : fitting > kMostRows ? kMostRows : fitting;
   c.blocks = length <= c.rows_of_block ? 1 : (length + c.rows_of_block - 1) / c.rows_of_block;  // of no rows, too
+  // In the cache a step keeps its sums in registers. From memory whole rows are read, for the prefetcher.
+  c.some_rows = rows * columns * length * depth * element_bytes <= kCached ? c.rows_of_block : 1;
   c.column_blocks = (columns + kBlockColumns - 1) / kBlockColumns;
   c.part_columns = (wide + 63) / 64 * 64;
   c.part_bytes = c.part_columns * part_size;
