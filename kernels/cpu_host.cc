@@ -27,7 +27,7 @@ namespace {
 // deadlock, even when it starts on a pool thread while all other pool threads are waiting.
 
 constexpr int kChunksPerThread = 8;
-constexpr double kWakeNanoseconds = 15e3;    // what the caller loses by waking helpers and waiting for the last
+constexpr double kWakeNanoseconds = 18e3;    // what the caller loses by waking helpers and waiting for the last
 constexpr double kHelperNanoseconds = 10e3;  // the least work that is worth one more thread
 constexpr int kSpins = 2000;                 // some 20 us; to sleep and be woken costs as much
 

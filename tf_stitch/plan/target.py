@@ -62,7 +62,7 @@ class Target:
     What things cost, for plan/cost.py; of an x86-64-v3 server, and for comparing plans, not for telling the time:
 
     op_ns: to dispatch an op of TensorFlow. launch_ns: to dispatch a StitchOp.
-    join_ns: to start a loop on all threads and wait for the last of them; as in kernels/cpu_host.cc.
+    join_ns: to start a loop on all threads and wait for the last of them; about what kernels/cpu_host.cc has.
     bytes_per_ns: between one thread and memory. heavy_ns: one HEAVY function of one element.
     """
 
