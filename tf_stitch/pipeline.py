@@ -154,7 +154,7 @@ class _Draft:
 
 
 def _compile(found: Cluster, config: Config, target: Targets, see: Observer, compiled: dict[Body, _Draft]) -> _Draft:
-    """Stages 4 to 6. compiled: what they have made of the same body in another function."""
+    """Stages 5 and 6, for the cluster brings its plan. compiled: what was made of the same body in another function."""
     see("cluster", found)
     known = compiled.get(found.body)
     if known is not None:
