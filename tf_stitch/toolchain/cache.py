@@ -6,6 +6,7 @@
     <root>/failed/<key>.cpp       a source that did not compile, and what the compiler said
     <root>/build/                 see `workspace`
     <root>/races/                 see `tuning/records`
+    <root>/prelude/               a cache like this one: see `precompiled`
 
 An entry is renamed into place, the library last, so a reader sees all of it or none. Every lookup checks the
 checksum (30 microseconds): whatever happened to the disk, a wrong byte never gets loaded, and so no file is
@@ -176,6 +177,11 @@ class KernelCache:
             return None
         return path
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is written to the directory, where that is so."""
+        return self._problem
+
     def stop_writing(self, problem: str) -> None:
         """From now on, what is built goes to a temporary directory. Warns, once per process and directory."""
         with self._lock:
@@ -225,6 +231,7 @@ class KernelCache:
             removed += 1
         remove_tree(self.root / "failed")
         remove_tree(self.root / "races")  # see tuning/records.py
+        remove_tree(self.root / "prelude")  # see precompiled.py
         workspaces.sweep(self.root)
         self._bytes = None
         return removed

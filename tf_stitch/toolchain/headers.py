@@ -29,11 +29,14 @@ class Headers:
         kernels = paths.include_root()
         return Headers(kernels, kernels / "prelude" / kind)
 
+    def files(self) -> list[Path]:
+        """Every header that generated code can reach."""
+        return [self.kernels / "abi.h", *sorted(self.prelude.rglob("*.h"))]
+
     def digest(self) -> str:
-        """A hash of every header that generated code can reach, names and contents."""
-        files = [self.kernels / "abi.h", *sorted(self.prelude.rglob("*.h"))]
+        """A hash of all of them, names and contents."""
         digest = hashlib.sha256()
-        for path in files:
+        for path in self.files():
             content = path.read_bytes()
             digest.update(f"{path.relative_to(self.kernels).as_posix()} {len(content)}\n".encode())
             digest.update(content)

@@ -18,6 +18,7 @@ from tf_stitch.toolchain.compilers import LIBRARY, SOURCE, Compiler, find_compil
 from tf_stitch.toolchain.failure import CompileError
 from tf_stitch.toolchain.headers import Headers
 from tf_stitch.toolchain.once import warn_once
+from tf_stitch.toolchain.precompiled import PrecompiledPrelude
 from tf_stitch.toolchain.process import Runner
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class HostToolchain:
         self.cache = cache
         self._headers = headers
         self._headers_digest = headers.digest()
+        self._precompiled = PrecompiledPrelude(target, headers, cache, timeout)
         self._lock = threading.Lock()
         self._more_compilers = compilers
         self._compilers: list[Compiler] = []
@@ -171,11 +173,21 @@ class HostToolchain:
                 self._compilers.sort(key=lambda compiler: compiler == failure.compiler)
 
     def _build_with(self, compiler: Compiler, source: Source, runner: Runner) -> Artifact | CompileError:
+        ahead = self._precompiled.flags(compiler, runner)
+        result = self._attempt(compiler, source, runner, ahead)
+        if ahead and isinstance(result, CompileError) and not (result.timed_out or runner.stopped):
+            self._precompiled.give_up(compiler)  # it may have been that
+            result = self._attempt(compiler, source, runner, ())
+        return result
+
+    def _attempt(
+        self, compiler: Compiler, source: Source, runner: Runner, ahead: tuple[str, ...]
+    ) -> Artifact | CompileError:
         job = Job(
             key=self.key(source, compiler),
             source=source,
             compiler=compiler,
-            commands=compiler.build_commands(self.target, self._headers.flags()),
+            commands=compiler.build_commands(self.target, (*self._headers.flags(), *ahead)),
             source_file=SOURCE,
             product_file=LIBRARY,
             requires=self.target.requires,
