@@ -16,7 +16,7 @@ from tf_stitch.config import Config
 from tf_stitch.errors import Reason
 from tf_stitch.ir.graph import Value
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
-from tf_stitch.passes.profitability import folded_nodes
+from tf_stitch.passes.folding import folded_nodes
 
 CPU0, CPU1, GPU = "/device:CPU:0", "/device:CPU:1", "/job:localhost/replica:0/task:0/device:GPU:0"
 

@@ -12,6 +12,7 @@ carries, else from TensorFlow's own inference over a throwaway copy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.frontend.attributes import attributes_of, dtype_of, shape_of_proto
@@ -164,7 +165,18 @@ def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], re
     types.settle()
     nowhere = frozenset[str]()
     nodes = {n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order}
-    return with_early_shape_reads(Graph(name, nodes, fetched, returned, constants, types.extents))
+    graph = Graph(name, nodes, fetched, returned, constants, types.extents, runs_with_onednn())
+    return with_early_shape_reads(graph)
+
+
+@cache
+def runs_with_onednn() -> bool:
+    """Whether TensorFlow's oneDNN kernels are on in this process: by TF_ENABLE_ONEDNN_OPTS, or by the CPU."""
+    from tensorflow.python.util import (  # pyright: ignore[reportMissingTypeStubs, reportMissingImports]
+        _pywrap_util_port as port,  # pyright: ignore[reportUnknownVariableType, reportAttributeAccessIssue]
+    )
+
+    return bool(port.IsMklEnabled())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _wiring(draft: _Draft) -> Wiring:

@@ -55,6 +55,7 @@ class Graph:
     returned: values that leave the graph through a return, which need not keep their name.
     constants: the value of every small constant.
     extents: for small integer tensors that are computed from shapes: the dims they hold.
+    onednn: whether TensorFlow runs it with oneDNN.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Graph:
     returned: frozenset[Value] = frozenset()
     constants: Mapping[Value, np.ndarray[Any, Any]] = field(default_factory=dict[Value, Any])
     extents: Mapping[Value, tuple[Dim, ...]] = field(default_factory=dict[Value, Any])
+    onednn: bool = False
 
     def type_of(self, value: Value) -> TensorType:
         return self.nodes[value.node].types[value.index]

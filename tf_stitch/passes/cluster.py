@@ -32,6 +32,7 @@ from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.contraction import Contraction, frames, units_inside
 from tf_stitch.passes.expand import Expansion
+from tf_stitch.passes.folding import folded_nodes
 from tf_stitch.passes.order import canonical_positions
 from tf_stitch.passes.parts import take_apart
 from tf_stitch.passes.precedents import Casebook, Precedents
@@ -99,7 +100,7 @@ class _Clusterer:
         """The nodes that may be stitched, in canonical order, by the loops that they are inside of."""
         graph, views, again = self.graph, set[str](), set[str]()
         found: dict[frozenset[str], list[str]] = {}
-        folded = profitability.folded_nodes(graph)
+        folded = folded_nodes(graph)
         for name in sorted(graph.nodes, key=self.order.__getitem__):
             node = graph.nodes[name]
             examined = legality.examine(graph, node, self.read[name], self.config, self.precedents)

@@ -12,12 +12,6 @@ from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes.expand import Expansion
 
-# What TensorFlow's own graph optimizer (remapper.cc) folds into the kernel of the op in front.
-_FOLDED_INTO = {
-    "Conv2D": frozenset("BiasAdd FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 Relu Relu6 Elu LeakyRelu".split()),
-    "MatMul": frozenset("BiasAdd Relu Relu6 Elu LeakyRelu Tanh Sigmoid".split()),
-}
-_ACTIVATIONS = frozenset("Relu Relu6 Elu LeakyRelu Tanh Sigmoid".split())
 # Words in the names of ops that compute for long; so does a call of a function or a loop.
 _COMPUTE_INTENSIVE = tuple(
     "MatMul Conv Einsum FFT Cholesky Svd Eig Lu Qr Solve RNN LSTM GRU Attention Call While XlaLaunch".split()
@@ -119,41 +113,6 @@ def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
 def is_compute_intensive(node: Node) -> bool:
     """Whether a node computes for so long that others should not keep it waiting."""
     return node.op not in OPS and any(word in node.op for word in _COMPUTE_INTENSIVE)
-
-
-def folded_nodes(graph: Graph) -> frozenset[str]:
-    """Nodes that TensorFlow folds into the convolution or matmul in front of them, where they cost nothing.
-
-    Taken from there, a bias would cost as much as before, and the convolution would lose what else is folded along
-    with it (padding, for one).
-    """
-    found: set[str] = set()
-    for node in graph.nodes.values():
-        allowed = _FOLDED_INTO.get(node.op)
-        if allowed is None or Value(node.name, 0) in graph.returned:
-            continue
-        first = _only_user(graph, node.name)
-        if first is None or not _is_foldable(graph, first, allowed):
-            continue
-        found.add(first)
-        second = _only_user(graph, first)
-        if second is not None and graph.nodes[second].op in _ACTIVATIONS & allowed:
-            found.add(second)
-    return frozenset(found)
-
-
-def _only_user(graph: Graph, name: str) -> str | None:
-    users = graph.consumers[name]
-    return users[0] if len(users) == 1 else None
-
-
-def _is_foldable(graph: Graph, name: str, allowed: frozenset[str]) -> bool:
-    node = graph.nodes[name]
-    if node.attributes.get("is_training", False):
-        return False
-    if node.op in ("Add", "AddV2"):
-        return graph.type_of(node.inputs[1]).rank == 1
-    return node.op in allowed and node.op not in _ACTIVATIONS
 
 
 def refusal(
