@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.workloads.models import ALL, MODELS, FetchError, Model, fetch, pins
-from bench.workloads.models.signals import face, image, music
+from bench.workloads.models.signals import eye, face, image, music, portrait
 
 REQUIREMENT = "tiny==1.0"
 
@@ -118,7 +118,8 @@ def test_inputs_are_the_same_for_the_same_seed(model: Model):
 
 def test_pictures_and_sounds_are_in_range():
     random = np.random.default_rng(0)
-    for picture in (face(random, 2, 20, 30), image(random, 2, 20, 30)):
+    for drawn in (eye, face, image, portrait):
+        picture = drawn(random, 2, 20, 30)
         assert picture.shape == (2, 20, 30, 3)
         assert 0 <= picture.min() < picture.max() <= 255
     sound = music(random, 2, 5000)
@@ -171,3 +172,27 @@ def test_fused_tfjs_convolutions_come_apart():
         found = session.run("y:0", {"x:0": x})
     right = x @ kernel.astype(np.float32) + bias
     np.testing.assert_allclose(found, np.where(right < 0, alpha * right, right), rtol=1e-5, atol=1e-6)
+
+
+def test_tfjs_constants_in_steps_of_a_scale():
+    from tensorflow.python.framework import tensor_util
+
+    from bench.workloads.models.tfjs_graph import graph_def
+
+    steps = {"dtype": "uint8", "scale": 0.1, "min": -3.0}
+    wide_steps = {"dtype": "uint16", "scale": 1.5, "min": -7.0}
+    model = {
+        "modelTopology": {"node": [{"op": "Const", "name": name} for name in ("x", "y")], "versions": {}},
+        "weightsManifest": [
+            {
+                "weights": [
+                    {"name": "x", "shape": [2, 2], "dtype": "float32", "quantization": steps},
+                    {"name": "y", "shape": [2], "dtype": "int32", "quantization": wide_steps},
+                ]
+            }
+        ],
+    }
+    weights = np.array([0, 1, 30, 255], np.uint8).tobytes() + np.array([5, 60000], np.uint16).tobytes()
+    x, y = (tensor_util.MakeNdarray(node.attr["value"].tensor) for node in graph_def(model, weights).node)
+    np.testing.assert_array_equal(x, np.array([[-3, 0.1 - 3], [0, 22.5]], np.float32))
+    np.testing.assert_array_equal(y, np.array([1, 89993], np.int32))

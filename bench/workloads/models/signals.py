@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeAlias
+
 import numpy as np
 
-# (centre x, centre y, radius x, radius y, colour) of the ovals of a face within −1…1, back to front.
+Oval: TypeAlias = tuple[float, float, float, float, tuple[int, int, int]]
+
+# (centre x, centre y, radius x, radius y, colour) of ovals, back to front. A face is within −1…1.
 SKIN = (210, 165, 140)
-FACE = (
+FACE: tuple[Oval, ...] = (
     (0, -0.15, 0.66, 0.85, (60, 40, 30)),
     (0, 0.05, 0.56, 0.78, SKIN),
     *((side * 0.24, -0.15, 0.15, 0.08, (168, 132, 112)) for side in (-1, 1)),
@@ -19,21 +24,52 @@ FACE = (
     (0, 0.48, 0.24, 0.08, (170, 80, 80)),
     (0, 0.48, 0.2, 0.012, (90, 40, 40)),
 )
+PERSON: tuple[Oval, ...] = (
+    (0, 2.55, 1.75, 1.5, (52, 66, 110)),
+    (0, 0.95, 0.3, 0.45, (190, 145, 120)),
+    *FACE,
+)
 
 
 def face(random: np.random.Generator, batch: int, height: int, width: int) -> np.ndarray:
     """float64[batch, height, width, 3] in 0…255: a drawn face, which the face models do take for one."""
-    y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
-    pictures = np.empty((batch, height, width, 3))
+    return _faces(random, batch, *np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j])
+
+
+def eye(random: np.random.Generator, batch: int, height: int, width: int) -> np.ndarray:
+    """float64[batch, height, width, 3] in 0…255: what such a face has around its left eye."""
+    return _faces(random, batch, *np.mgrid[-0.34 : 0.06 : height * 1j, 0.04 : 0.44 : width * 1j])
+
+
+def portrait(random: np.random.Generator, batch: int, height: int, width: int) -> np.ndarray:
+    """float64[batch, height, width, 3] in 0…255: head and shoulders in front of something else."""
+    side = 1.9 * width / height
+    y, x = np.mgrid[-1.5 : 2.3 : height * 1j, -side : side : width * 1j]
+    pictures = image(random, batch, height, width)
+    for picture in pictures:
+        dy, dx = random.uniform(-0.2, 0.2, 2)
+        picture[:] = _drawn(random, PERSON, picture, y - dy, x - dx)
+    return pictures.clip(0, 255)
+
+
+def _faces(random: np.random.Generator, batch: int, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    pictures = np.empty((batch, *x.shape, 3))
     for i in range(batch):
         dy, dx = random.uniform(-0.05, 0.05, 2)
-        picture = np.broadcast_to(random.uniform(40, 120, 3), (height, width, 3))
-        for cx, cy, rx, ry, colour in FACE:
-            depth = 1 - ((x - dx - cx) / rx) ** 2 - ((y - dy - cy) / ry) ** 2
-            share = (4 * depth).clip(0, 1)[..., None]
-            picture = picture * (1 - share) + share * random.uniform(0.9, 1.1) * np.array(colour)
-        pictures[i] = picture + random.normal(0, 3, picture.shape)
+        background = np.broadcast_to(random.uniform(40, 120, 3), pictures.shape[1:])
+        pictures[i] = _drawn(random, FACE, background, y - dy, x - dx)
     return pictures.clip(0, 255)
+
+
+def _drawn(
+    random: np.random.Generator, ovals: Iterable[Oval], picture: np.ndarray, y: np.ndarray, x: np.ndarray
+) -> np.ndarray:
+    """The picture with the ovals in front, and a little grain."""
+    for cx, cy, rx, ry, colour in ovals:
+        depth = 1 - ((x - cx) / rx) ** 2 - ((y - cy) / ry) ** 2
+        share = (4 * depth).clip(0, 1)[..., None]
+        picture = picture * (1 - share) + share * random.uniform(0.9, 1.1) * np.array(colour)
+    return picture + random.normal(0, 3, picture.shape)
 
 
 def image(random: np.random.Generator, batch: int, height: int, width: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """TensorFlow.js graph models as GraphDefs.
 
-The .json holds a GraphDef whose constants lie in .bin files, possibly as float16. TensorFlow.js has fused
-some convolutions with their bias and activation, into ops that TensorFlow has no public kernel for; they
-are taken apart here:
+The .json holds a GraphDef whose constants lie in .bin files, possibly as float16, or as integers in steps of a scale.
+TensorFlow.js has fused some convolutions with their bias and activation, into ops that TensorFlow has no public kernel
+for; they are taken apart here:
 
     _FusedConv2D(x, w, bias, alpha)            Conv2D(x, w) → BiasAdd(·, bias) → Prelu(·, alpha)
       fused_ops = [BiasAdd, Prelu]       →     Prelu(x, a) = Relu(x) + (−a) · Relu(−x), as Keras computes it
@@ -49,9 +49,13 @@ def _constants(manifest: Iterable[Mapping[str, Any]], weights: bytes) -> dict[st
     constants: dict[str, np.ndarray] = {}
     offset = 0
     for entry in (entry for group in manifest for entry in group["weights"]):
-        stored = np.dtype(entry.get("quantization", entry)["dtype"])
+        coding = entry.get("quantization", entry)
+        stored = np.dtype(coding["dtype"])
         count = int(np.prod(entry["shape"]))
         values = np.frombuffer(weights, stored, count, offset).reshape(entry["shape"])
+        if "scale" in coding:
+            values = values * np.float64(coding["scale"]) + coding["min"]
+            values = np.floor(values + 0.5) if entry["dtype"] == "int32" else values  # as Math.round
         constants[entry["name"]] = values.astype(entry["dtype"])
         offset += count * stored.itemsize
     return constants
