@@ -199,6 +199,22 @@ class TestTypes:
         found = types(import_graph_def(concrete.graph.as_graph_def(), shapes=shapes))
         assert found["x"] == found["y"] == found["Identity"]
 
+    def test_one_number_for_two_new_dims_says_nothing(self) -> None:
+        """TensorFlow gives both sides of SpaceToBatchND's images one number, whatever they are."""
+
+        def f(x: tf.Tensor, paddings: tf.Tensor) -> tf.Tensor:
+            tiles = tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=paddings, name="tiles")
+            return tf.exp(tiles, name="y")
+
+        images, paddings = tf.TensorSpec([1, None, None, 8], name="x"), tf.TensorSpec([2, 2], tf.int32)
+        concrete = tf.function(f, autograph=False).get_concrete_function(images, paddings)
+        shapes = {"x": [(1, -2, -3, 8)], "tiles": [(4, -4, -4, 8)], "y": [(4, -4, -4, 8)]}
+        graph = import_graph_def(concrete.graph.as_graph_def(), shapes=shapes)
+        for name in ("tiles", "y"):
+            _, height, width, _ = graph.nodes[name].types[0].dims
+            assert height != width
+        assert graph.nodes["y"].types == graph.nodes["tiles"].types
+
     def test_unknown_rank(self) -> None:
         graph = imported(lambda x: tf.exp(x, name="y"), tf.TensorSpec(None, name="x"))
         assert types(graph)["y"] == "f32[...]"
