@@ -3,8 +3,8 @@
 Every float32 type in the graph and its function library becomes float64: constants and variables keep
 their float32 values, all arithmetic between them is done in double precision. Three kinds of nodes differ:
 
-  expanded   an op whose kernel computes in float32 only, but whose formula is simple (batch norm in
-             inference, bilinear resizing), becomes a call of a float64 function out of EXPANSIONS
+  expanded   an op whose kernel computes in float32 only, but whose formula is simple (batch norm, bilinear
+             resizing), becomes a call of a float64 function out of `float64_expansions`
   kept       an op with no float64 kernel stays in float32 between casts
   fixed      an argument that the op itself declares as float32 is cast, the rest of the op is converted
 
@@ -19,24 +19,24 @@ import functools
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.core.protobuf import config_pb2, saved_model_pb2
 from tensorflow.python.framework import kernels, op_def_registry, tensor_util
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from bench.float64_expansions import FLOAT, Attrs, AttrValue, expansion
+
 NodeDef: TypeAlias = node_def_pb2.NodeDef
 OpDef: TypeAlias = op_def_pb2.OpDef
-AttrValue: TypeAlias = attr_value_pb2.AttrValue
-Attrs: TypeAlias = dict[str, AttrValue]
 
-FLOAT, DOUBLE = types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE
+DOUBLE = types_pb2.DT_DOUBLE
 
 # Ops whose result depends on the width of the type, or on random bits drawn for it; files hold float32.
 _RANDOM = ["Uniform", "Normal", "UniformV2", "NormalV2"]
@@ -60,6 +60,15 @@ class Float64Model:
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         feed = {self.feeds[key]: _widened(value) for key, value in inputs.items()}
         return self.session.run(self.fetches, feed)
+
+    def variables(self) -> dict[str, np.ndarray]:
+        """What each variable of a SavedModel holds now, by its name without ":0"."""
+        graph = self.session.graph
+        handles = [op for op in graph.get_operations() if op.type == "VarHandleOp"]
+        with graph.as_default():
+            names = [op.get_attr("shared_name").decode() for op in handles]
+            reads = [tf.raw_ops.ReadVariableOp(resource=op.outputs[0], dtype=op.get_attr("dtype")) for op in handles]
+        return dict(zip(names, self.session.run(reads), strict=True))
 
     def close(self) -> None:
         self.session.close()
@@ -223,7 +232,7 @@ class _Widening:
             _widen_attrs(new.attr)
             return new, {}, None
         old_attrs = _with_defaults(node.attr, op_def)
-        if traced := _expansion(node.op, old_attrs):
+        if traced := expansion(node.op, old_attrs):
             return self._call(node, op_def, old_attrs, traced, ref, renamed), old_attrs, None
         new_attrs = {k: _copied(v) for k, v in old_attrs.items()}
         _widen_attrs(new_attrs)
@@ -377,72 +386,3 @@ def _plain_config() -> config_pb2.ConfigProto:
     config = config_pb2.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return config
-
-
-# ---- expansions: attributes → a traced float64 function, or None to treat the op like any other ------------
-
-
-def _spec(dtype: Any = tf.float64) -> tf.TensorSpec:
-    return tf.TensorSpec(None, dtype)  # pyright: ignore[reportArgumentType]  (None is any rank)
-
-
-def _expansion(op: str, attrs: Attrs) -> Any:
-    trace = EXPANSIONS.get(op)
-    return trace(attrs) if trace else None
-
-
-def _batch_norm(attrs: Attrs, outputs: int) -> Any:
-    if attrs["is_training"].b or attrs["T"].type != FLOAT:
-        return None
-    epsilon = attrs["epsilon"].f
-    channels_first = attrs["data_format"].s.startswith(b"NC")
-
-    @tf.function(input_signature=[_spec()] * 5, autograph=False)
-    def batch_norm(x, scale, offset, mean, variance):
-        def along(p):
-            ones = tf.ones([tf.rank(x) - 2], tf.int32)
-            return tf.reshape(p, tf.concat([[-1], ones], 0)) if channels_first else p
-
-        y = (x - along(mean)) * along(scale / tf.sqrt(variance + epsilon)) + along(offset)
-        return (y, mean, variance, mean, variance, tf.zeros([], tf.float64))[:outputs]
-
-    return batch_norm.get_concrete_function()
-
-
-def _resize_bilinear(attrs: Attrs) -> Any:
-    """Bilinear resizing as two matrix products, one for the rows and one for the columns."""
-    align, half_pixel = attrs["align_corners"].b, attrs["half_pixel_centers"].b
-
-    def weights(old, new):
-        """float64[new, old]: how much of each old pixel is in each new one."""
-        n, m = tf.cast(old, tf.float64), tf.cast(new, tf.float64)
-        at = tf.range(m)
-        if align:
-            at = at * tf.where(m > 1, (n - 1) / tf.maximum(m - 1, 1), n / m)
-        else:
-            at = (at + 0.5) * (n / m) - 0.5 if half_pixel else at * (n / m)
-        low, high = tf.floor(at), tf.math.ceil(at)
-        share = (at - low)[:, None]
-        low, high = tf.maximum(low, 0), tf.minimum(high, n - 1)
-        pick_low, pick_high = (tf.one_hot(tf.cast(p, tf.int32), old, dtype=tf.float64) for p in (low, high))
-        return pick_low * (1 - share) + pick_high * share
-
-    @tf.function(input_signature=[_spec(_wide_type(attrs["T"].type)), _spec(tf.int32)], autograph=False)
-    def resize_bilinear(images, size):
-        shape = tf.shape(images)
-        rows, columns = weights(shape[1], size[0]), weights(shape[2], size[1])
-        return tf.einsum("ih,bhwc,jw->bijc", rows, tf.cast(images, tf.float64), columns)
-
-    return resize_bilinear.get_concrete_function()
-
-
-def _wide_type(dtype: int) -> tf.DType:
-    return tf.float64 if dtype == FLOAT else tf.as_dtype(dtype)
-
-
-EXPANSIONS: dict[str, Callable[[Attrs], Any]] = {
-    "FusedBatchNorm": functools.partial(_batch_norm, outputs=5),
-    "FusedBatchNormV2": functools.partial(_batch_norm, outputs=5),
-    "FusedBatchNormV3": functools.partial(_batch_norm, outputs=6),
-    "ResizeBilinear": _resize_bilinear,
-}

@@ -91,6 +91,41 @@ def test_batch_norm(layout: str):
     np.testing.assert_allclose(np.moveaxis(found, 1, 3) if layout == "NCHW" else found, right, rtol=1e-12)
 
 
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("newest", [1.0, 0.25])
+def test_batch_norm_in_training_and_its_gradient(layout: str, newest: float):
+    scale, offset, mean, weights = RANDOM.standard_normal((4, 3)).astype(np.float32)
+    variance = np.array([0.5, 1e-4, 20], np.float32)
+
+    def outputs_and_gradients(norm: Body, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            given = [x, *(tf.cast(p, x.dtype) for p in (scale, offset))]
+            tape.watch(given)
+            y, new_mean, new_variance = norm(*given)
+            loss = tf.reduce_sum(tf.sin(y) * tf.cast(weights, x.dtype))
+        return y, new_mean, new_variance, *tape.gradient(loss, given)
+
+    def fused(x: Any, scale: Any, offset: Any) -> Any:
+        x = tf.transpose(x, [0, 3, 1, 2]) if layout == "NCHW" else x
+        y, *moments = tf.compat.v1.nn.fused_batch_norm(
+            x, scale, offset, mean, variance, 0.001, layout, is_training=True, exponential_avg_factor=newest
+        )
+        return tf.transpose(y, [0, 2, 3, 1]) if layout == "NCHW" else y, *moments
+
+    def by_hand(x: Any, scale: Any, offset: Any) -> Any:
+        m, v = tf.nn.moments(x, [0, 1, 2])
+        count = IMAGE.size // 3
+        y = (x - m) * scale / tf.sqrt(v + np.float64(np.float32(0.001))) + offset
+        pairs = (mean, m), (variance, v * count / (count - 1))
+        return y, *((1 - newest) * tf.cast(old, x.dtype) + newest * new for old, new in pairs)
+
+    model = oracle_of(lambda x: outputs_and_gradients(fused, x), IMAGE)
+    right = outputs_and_gradients(by_hand, tf.constant(IMAGE.astype(np.float64)))
+    for found, wanted in zip(outputs(model, IMAGE), right, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-12)
+    assert not model.kept
+
+
 @pytest.mark.parametrize("size", [(7, 9), (14, 27), (4, 5), (1, 1), (23, 3)])
 @pytest.mark.parametrize("mode", ["plain", "half_pixel_centers", "align_corners"])
 def test_bilinear_resizing_differs_from_float32_by_rounding_only(mode: str, size: tuple[int, int]):

@@ -19,10 +19,10 @@ import pytest
 
 from bench.workloads.models import MODELS, FetchError
 from tests.models.conversion import Conversion, converted, digest, environment
+from tests.models.nearness import FLOOR, distance, largest
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(900)]
 
-FLOOR = 2 * np.finfo(np.float32).eps  # of the largest value: below this, no result is nearer than another
 NOTHING_STITCHED = 3  # exit code
 
 
@@ -113,15 +113,3 @@ def command_line(*arguments: str, **variables: str) -> subprocess.CompletedProce
         capture_output=True,
         check=False,
     )
-
-
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """The largest difference; infinite where one has a NaN or infinity and the other has not."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    difference = np.where(same, 0, np.abs(a - b))
-    return float(np.nan_to_num(difference, nan=np.inf).max(initial=0))
-
-
-def largest(values: np.ndarray) -> float:
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0))

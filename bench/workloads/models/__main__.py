@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from bench.workloads.models import ALL, Model
+from bench.workloads.models import ALL, TINY, Model
 from bench.workloads.models.fetch import cache_dir, remove_leftovers
 from bench.workloads.models.prepare import Kind, Outcome, missing_packages, prepare
 
@@ -128,10 +128,10 @@ def _megabytes(directory: Path) -> str:
 
 
 @main.command("build", hidden=True, help="Write one model's SavedModel; its packages are on the path.")
-@click.argument("name", type=click.Choice(list(ALL)))
+@click.argument("name", type=click.Choice([*ALL, *TINY]))
 @click.argument("destination", type=click.Path(path_type=Path))
 def build_model(name: str, destination: Path) -> None:
-    build = ALL[name].build
+    build = (ALL | TINY)[name].build
     if build is None:
         raise click.UsageError(f"{name} is shipped as a SavedModel")
     build(destination)

@@ -21,5 +21,6 @@ BASIC_PITCH = Model(
     packages=("basic-pitch==0.4.0",),
     shipped="basic_pitch/saved_models/icassp_2022/nmp",
     sizes=((1,), (3,)),
+    bench_sizes=((4,),),
     make_inputs=_inputs,
 )

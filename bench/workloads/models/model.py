@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,8 @@ class Model:
 
     Either `shipped`, a path inside the first package's wheel, or `build`, a function which writes the
     SavedModel. It runs in its own process with the packages on its path, so that this one needs none of
-    them; `revision` goes up when it would write something else.
+    them; `revision` goes up when it would write something else. What the signature of a model in mode "train"
+    does is in `training`.
     """
 
     name: str
@@ -43,6 +44,8 @@ class Model:
     build: Callable[[Path], None] | None = None
     revision: int = 1
     signature: str = "serving_default"
+    mode: Literal["infer", "train"] = "infer"
+    bench_sizes: tuple[Size, ...] = ()  # to be measured beside the first of `sizes`
     tolerance: float = 1e-5  # of an output's largest value
     float64_factor: float = 2.0  # a stitched model is at most this much further from float64 than TF is
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,15 +12,20 @@ SPREAD = 0.02  # BERT's own
 AROUND_ONE = ("gamma", "moving_variance")
 
 
-def assign_random(variables: Iterable[Any]) -> None:
+def assign_random(variables: Iterable[Any], *, scaled: bool = False) -> None:
     """Sets each variable, in order, from one seed."""
     random = np.random.default_rng(0)
     for variable in variables:
-        variable.assign(random_values(random, variable.name, variable.shape))
+        variable.assign(random_values(random, variable.name, variable.shape, scaled=scaled))
 
 
-def random_values(random: np.random.Generator, name: str, shape: Sequence[int]) -> np.ndarray:
-    """No bias is exactly 0 and no gain exactly 1: training moves them too."""
-    values = random.normal(0, SPREAD, tuple(shape))
+def random_values(random: np.random.Generator, name: str, shape: Sequence[int], *, scaled: bool = False) -> np.ndarray:
+    """No bias is exactly 0 and no gain exactly 1: training moves them too.
+
+    scaled: a layer of few inputs has larger weights, so that values stay of a size from layer to layer. Else gradients
+      of narrow layers vanish on their way back.
+    """
+    spread = max(SPREAD, math.prod(shape[:-1]) ** -0.5) if scaled and len(shape) > 1 else SPREAD
+    values = random.normal(0, spread, tuple(shape))
     centre = 1 if any(part in name for part in AROUND_ONE) else 0
     return (values + centre).astype(np.float32)
