@@ -10,6 +10,8 @@ from bench.gpu import gpu
 from bench.gpu_bundle import gpu_bundle
 from bench.kernel_worker import count_kernels
 from bench.kernels import kernels
+from bench.models import models
+from bench.models_worker import worker as model_worker
 from bench.optimality import optimality
 from bench.planner import planner
 from bench.worker import worker
@@ -27,8 +29,10 @@ bench.add_command(gpu_bundle)
 bench.add_command(optimality)
 bench.add_command(planner)
 bench.add_command(kernels)
+bench.add_command(models)
 bench.add_command(worker)
 bench.add_command(count_kernels)
+bench.add_command(model_worker)
 
 if __name__ == "__main__":
     bench(prog_name="python -m bench")

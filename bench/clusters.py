@@ -45,7 +45,7 @@ KEEP_MEMORY = {
 )
 def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path | None, malloc: str) -> None:
     """Cluster workloads under TensorFlow, XLA and tf_stitch, side by side (all, or those NAMED)."""
-    counts = _thread_counts(threads)
+    counts = thread_counts(threads)
     console, log = Console(), Console(stderr=True, highlight=False)
     rows: list[Row] = []
     failure: WorkerError | None = None
@@ -77,7 +77,7 @@ class WorkerError(RuntimeError):
         self.code = USAGE if returncode == USAGE else 1
 
 
-def _thread_counts(text: str) -> list[int]:
+def thread_counts(text: str) -> list[int]:
     try:
         counts = [int(part) for part in text.split(",")]
     except ValueError:

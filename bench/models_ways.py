@@ -1,0 +1,175 @@
+"""A signature of a SavedModel under TensorFlow, XLA, XLA's auto-clustering and tf_stitch, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.eager import context
+
+from bench import models_errors
+from bench.models_case import Case
+
+TRAINING_STEPS = 3  # that are compared
+
+Arrays = dict[str, np.ndarray]
+Call = Callable[[], dict[str, Any]]
+Function = Callable[..., Any]
+
+
+class TrainingError(RuntimeError):
+    """A training step that cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A copy of the model, on constant inputs. start: its variables' values as they were loaded, where it trains."""
+
+    model: Any
+    signature: str
+    inputs: dict[str, tf.Tensor]
+    start: tuple[np.ndarray, ...] = ()
+
+    def step(self, **inputs: Any) -> dict[str, Any]:
+        return self.model.signatures[self.signature](**inputs)
+
+    @property
+    def variables(self) -> Sequence[Any]:
+        return self.model.variables
+
+    def start_again(self) -> None:
+        for variable, value in zip(self.variables, self.start, strict=True) if self.start else ():
+            variable.assign(value)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to run a loaded model. function: what `compiled` made of its step."""
+
+    name: str
+    loaded: Loaded
+    function: Function = field(repr=False)
+
+    def __call__(self) -> dict[str, Any]:
+        return self.function(**self.loaded.inputs)
+
+
+def load(case: Case) -> Loaded:
+    """The model, and its inputs as tensors.
+
+    Raises:
+      TrainingError: of a training step without variables.
+    """
+    model: Any = tf.saved_model.load(case.path)
+    inputs = {name: tf.constant(array) for name, array in case.arrays().items()}
+    if case.mode != "train":
+        return Loaded(model, case.signature, inputs)
+    if not getattr(model, "variables", ()):
+        raise TrainingError(
+            f"{case.name} trains, but `tf.saved_model.load({case.path!r})` has no `variables`; attach them to the "
+            "module that is saved."
+        )
+    return Loaded(model, case.signature, inputs, tuple(variable.numpy() for variable in model.variables))
+
+
+def ways(case: Case, names: Sequence[str]) -> dict[str, Way]:
+    """Each way by its name. They share one copy of the model, unless they would train it."""
+    shared = load(case)
+    copies = [shared, *(load(case) if case.mode == "train" else shared for _ in names[1:])]
+    return {name: Way(name, copy, COMPILED[name](copy.step)) for name, copy in zip(names, copies, strict=True)}
+
+
+def arrays_of(outputs: Mapping[str, Any]) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+def differences(found: Mapping[str, Way], case: Case, right: Arrays | None) -> dict[str, tuple[float, str]]:
+    """Way → its largest error, and the output that has it. right: outputs in float64; None: TensorFlow's own."""
+    if case.mode == "train":
+        return _training_differences(found)
+    outputs = {name: arrays_of(way()) for name, way in found.items()}
+    return {name: models_errors.worst(o, outputs["tf"] if right is None else right) for name, o in outputs.items()}
+
+
+def _training_differences(found: Mapping[str, Way]) -> dict[str, tuple[float, str]]:
+    """Of losses, gradients and variables over some steps, from TensorFlow's. A step at a time: gradients are large.
+
+    Raises:
+      TrainingError: where a step changes no variable.
+    """
+    worst: dict[str, tuple[float, str]] = dict.fromkeys(found, (0.0, ""))
+    for way in found.values():
+        way.loaded.start_again()
+    for _ in range(TRAINING_STEPS):
+        right = arrays_of(found["tf"]())
+        for name, way in found.items():
+            if name != "tf":
+                worst[name] = max(worst[name], models_errors.worst(arrays_of(way()), right))
+    right = _variables(found["tf"])
+    if all(np.array_equal(a, b) for a, b in zip(right.values(), found["tf"].loaded.start, strict=True)):
+        raise TrainingError(f"{TRAINING_STEPS} steps changed no variable; the signature has to assign to them.")
+    for name, way in found.items():
+        if name != "tf":
+            worst[name] = max(worst[name], models_errors.worst(_variables(way), right))
+    return worst
+
+
+def _variables(way: Way) -> Arrays:
+    return {f"variable {i}: {v.name}": v.numpy() for i, v in enumerate(way.loaded.variables)}
+
+
+# ---- how a step is compiled ---------------------------------------------------------------------------------
+
+
+def _plain(step: Function) -> Function:
+    return tf.function(step, autograph=False)
+
+
+def _jitted(step: Function) -> Function:
+    return tf.function(step, autograph=False, jit_compile=True)
+
+
+def _auto_clustered(step: Function) -> Function:
+    """Clusters are made on CPUs only in a process whose TF_XLA_FLAGS allow it; see models_process."""
+    return _under_jit_level(config_pb2.OptimizerOptions.ON_2, _plain(step))
+
+
+def _not_clustered(step: Function) -> Function:
+    return _under_jit_level(config_pb2.OptimizerOptions.OFF, _plain(step))
+
+
+def _under_jit_level(level: Any, function: Function) -> Function:
+    """The options of the thread that calls decide, so that both can be measured in turns."""
+    config = config_pb2.ConfigProto()
+    config.graph_options.optimizer_options.global_jit_level = level
+    options = context.FunctionCallOptions(config_proto=config)
+    tf_context: Any = context.context()
+
+    def call(**inputs: Any) -> Any:
+        own = tf_context.function_call_options
+        tf_context.function_call_options = options
+        try:
+            return function(**inputs)
+        finally:
+            tf_context.function_call_options = own
+
+    return call
+
+
+def _stitched(step: Function) -> Function:
+    import tf_stitch
+
+    return tf_stitch.function(step, autograph=False)
+
+
+COMPILED: dict[str, Callable[[Function], Function]] = {
+    "tf": _plain,
+    "xla": _jitted,
+    "stitch": _stitched,
+    "xla-auto": _auto_clustered,
+    "tf-beside-auto": _not_clustered,
+}
