@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from bench.clusters import clusters
+from bench.comparison import compare
+from bench.compilation import compilation
 from bench.demo import demo
 from bench.gpu import gpu
 from bench.gpu_bundle import gpu_bundle
@@ -30,6 +32,8 @@ bench.add_command(optimality)
 bench.add_command(planner)
 bench.add_command(kernels)
 bench.add_command(models)
+bench.add_command(compare)
+bench.add_command(compilation)
 bench.add_command(worker)
 bench.add_command(count_kernels)
 bench.add_command(model_worker)

@@ -45,7 +45,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--train", is_flag=True, help="The training steps as well, where no model is named.")
 @click.option("--threads", help="Thread counts, with commas between.  [default: 1,2; with --quick 2]")
 @click.option("--processes", type=click.IntRange(1), help="That measure a row.  [default: 5; with --quick 1]")
-@click.option("--xla-limit", type=click.FloatRange(1), help="Seconds for XLA.  [default: 300; with --quick 30]")
+@click.option("--xla-limit", type=click.FloatRange(1), help="Seconds for XLA.  [default: 300; with --quick 45]")
 @click.option("--kernels", "count_kernels", is_flag=True, help="Count memory-intensive kernels, too.")
 @click.option("--json", "json_path", type=OUTPUT, help="Write the rows here.")
 @click.option("--profile", type=DIRECTORY, help="Write traces, and tables of what takes longest, here.")
@@ -62,19 +62,24 @@ def models(
 ) -> None:
     """Real models under TensorFlow, XLA and tf_stitch (all for inference, or those named)."""
     counts = clusters.thread_counts(threads or ("2" if quick else "1,2"))
-    plan = models_measure.QUICK if quick else models_measure.FULL
-    plan = dataclasses.replace(
-        plan,
-        processes=processes or plan.processes,
-        xla_limit_s=xla_limit or plan.xla_limit_s,
-        profile=profile,
-    )
+    plan = planned(quick, processes, xla_limit, profile)
     log = Console(stderr=True, highlight=False)
     rows: list[Row] = []
     for row in measured(chosen(names, train=train or quick), counts, plan, count_kernels=count_kernels):
         rows.append(row)
         log.print(models_table.log_line(row), markup=False, soft_wrap=True)
     finish(rows, json_path)
+
+
+def planned(quick: bool, processes: int | None, xla_limit_s: float | None, profile: Path | None) -> Plan:
+    """The plan for a quick run or a full one, with what was asked for in place of its own."""
+    plan = models_measure.QUICK if quick else models_measure.FULL
+    return dataclasses.replace(
+        plan,
+        processes=processes or plan.processes,
+        xla_limit_s=xla_limit_s or plan.xla_limit_s,
+        profile=profile,
+    )
 
 
 def finish(rows: list[Row], json_path: Path | None) -> None:

@@ -85,5 +85,6 @@ def case_of(model: Model, size: Size, scratch: Path) -> Case:
 def with_inputs(case: Case, arrays: Mapping[str, np.ndarray], scratch: Path) -> Case:
     """The case with its inputs in a file under `scratch`."""
     path = scratch / f"{case.file_name}.npz"
-    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
+    texts = {name: array.astype("S") if array.dtype == object else array for name, array in arrays.items()}
+    np.savez(path, **texts)  # pyright: ignore[reportArgumentType]
     return Case(**{**case.to_json(), "inputs": str(path)})

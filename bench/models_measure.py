@@ -47,7 +47,7 @@ class Plan:
     auto_limit_s: float = 300.0
 
 
-QUICK = Plan(processes=1, quick=True, auto=False, float64=False, xla_limit_s=30.0)
+QUICK = Plan(processes=1, quick=True, auto=False, float64=False, xla_limit_s=45.0)
 FULL = Plan(processes=5, quick=False, auto=True, float64=True, xla_limit_s=300.0)
 
 

@@ -44,6 +44,9 @@ class Findings:
 def row_of(found: Findings) -> Row:
     first = found.turns[0]
     spread = {way: _spread([turn["seconds"][way][found.clock] for turn in found.turns]) for way in _ways(found.turns)}
+    if found.auto and "xla-auto" in found.auto["seconds"]:
+        beside = ("xla-auto", "tf-beside-auto")
+        spread |= {way: _spread([found.auto["seconds"][way][found.clock]]) for way in beside}
     ratios = _ratios(found)
     errors = {way: error for way, (error, _) in first["errors"].items()}
     parts, kernels = first["breakdown"], found.kernels

@@ -3,6 +3,7 @@
 cold        one way alone, with no kernel in the cache: the first call, the CPU seconds of compilers, the memory
 turns       all ways in turns; on demand what they compute, and where the time goes
 reference   the outputs in float64
+    compile     first calls at many shapes: see `compilation`
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import click
 import numpy as np
 
-from bench import timing
+from bench import compilation, timing
 from bench.kernel_rule import Kind
 from bench.models_case import Case
 from bench.models_process import Result
@@ -226,4 +227,9 @@ def _compute_share_of_xla(way: Any) -> float | None:
     return compute / step.duration if step.duration else None
 
 
-TASKS: dict[str, Callable[..., Result]] = {"cold": cold, "turns": turns, "reference": reference}
+TASKS: dict[str, Callable[..., Result]] = {
+    "cold": cold,
+    "turns": turns,
+    "reference": reference,
+    "compile": compilation.costs,
+}
