@@ -64,8 +64,8 @@ def _footer(rows: Sequence[Row], summary: Summary) -> Iterator[RenderableType]:
     for line in summary["absent"]:
         yield Text(f"absent: {line}", style="yellow")
     for mode, means in summary["geomeans"].items():
-        named = (("TF", "tf_over_stitch"), ("XLA", "xla_over_stitch"), ("better", "better_over_stitch"))
-        text = " · ".join(f"{name}/stitch {ratio(means[key])}" for name, key in named)
+        named = (("TF/s", "tf_over_stitch"), ("XLA/s", "xla_over_stitch"), ("better/s", "better_over_stitch"))
+        text = " · ".join(f"{name} {ratio(means[key])}" for name, key in named)
         yield Text(f"geometric means, {mode}: {text}", style="bold")
 
 

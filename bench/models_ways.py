@@ -70,8 +70,8 @@ def load(case: Case) -> Loaded:
         return Loaded(model, case.signature, inputs)
     if not getattr(model, "variables", ()):
         raise TrainingError(
-            f"{case.name} trains, but `tf.saved_model.load({case.path!r})` has no `variables`; attach them to the "
-            "module that is saved."
+            f"{case.name} trains, but `tf.saved_model.load({case.path!r})` has no `variables`; save them in an "
+            "attribute of that name."
         )
     return Loaded(model, case.signature, inputs, tuple(variable.numpy() for variable in model.variables))
 

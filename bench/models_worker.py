@@ -9,6 +9,7 @@ reference   the outputs in float64
 from __future__ import annotations
 
 import json
+import re
 import resource
 import sys
 import time
@@ -51,7 +52,8 @@ def worker(task: str, asked: Path, result: Path) -> None:
 
 def sentence(error: Exception) -> str:
     """An exception in a line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = re.sub(r" when trying to compile graph \S+ on \w+", "", str(error))  # XLA's, of what it lacks
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
 
 
