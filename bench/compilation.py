@@ -30,7 +30,7 @@ FAILED = 1  # exit code
 
 
 @click.command("compile")
-@click.option("--cluster", default="layernorm_residual", show_default=True, help="A workload of `bench clusters`.")
+@click.option("--cluster", default="residual_layernorm", show_default=True, help="A workload of `bench clusters`.")
 @click.option("--model", default="mtcnn-pnet", show_default=True, type=click.Choice(list(ALL)))
 @click.option("--shapes", default="1,50", show_default=True, help="Numbers of shapes, with commas between.")
 @click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
