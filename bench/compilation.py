@@ -1,9 +1,9 @@
 """`python -m bench compile`: what first calls cost, of one shape and of fifty.
 
 Two subjects. A cluster is traced anew for each shape, as a tf.function of tensors is. A model whose batch is unknown is
-traced once, and called at each batch size. Each way has a process of its own, with no kernel in the cache. Seconds are
-those of first calls, less those of second calls at the same shapes: of tracing, optimizing and compiling, that is. CPU
-seconds are with the compilers that run as processes.
+traced once, and called at each batch size. Each way has a process of its own, with no kernel in the cache. CPU
+seconds are those of first calls, less those of second calls at the same shapes: of tracing, optimizing and compiling,
+that is, and of the compilers that run as processes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def compilation(cluster: str, model: str, shapes: str, threads: int, limit: floa
         rows.append(row)
         log.print(log_line(row), markup=False, soft_wrap=True)
     if json_path is not None:
-        results.write(json_path, rows, {"command": "compile", **machine.description()})
+        results.write(json_path, rows, results.dated(machine.description()), command="compile")
     Console().print(render(rows))
-    if any(row["absent"] and row["way"] != "xla" for row in rows):
+    if any(set(row["refused"]) - {"xla"} for row in rows):
         sys.exit(FAILED)
 
 
@@ -58,27 +58,31 @@ def measured(
     limit_s: float,
     run: Callable[..., Result | Failure] = models_process.run,
 ) -> Iterator[Row]:
-    """A row for each kind of subject ("cluster" or "model"), way and number of shapes."""
+    """A row for each subject ("cluster" or "model") and number of shapes.
+
+    first_calls_s: way → seconds of the first calls. compile_cpu_s: way → CPU seconds of them, less those of second
+    calls. kernels: that tf_stitch compiled. refused: way → why it has no figures.
+    """
     for kind, name in subjects.items():
         missing = _missing(name) if kind == "model" else None
+        found: dict[str, Result | Failure] = {}
         for way in WAYS:
             with tempfile.TemporaryDirectory() as cache:
                 asked = {"kind": kind, "name": name, "way": way, "counts": sorted(counts), "threads": threads}
-                found = Failure(missing) if missing else run("compile", asked, Path(cache), limit_s)
-            for count in sorted(counts):
-                costs = {} if isinstance(found, Failure) else found["by_count"][str(count)]
-                reason = found.reason if isinstance(found, Failure) else None
-                yield {
-                    "subject": name,
-                    "kind": kind,
-                    "way": way,
-                    "shapes": count,
-                    "threads": threads,
-                    "wall_s": costs.get("wall_s"),
-                    "cpu_s": costs.get("cpu_s"),
-                    "kernels": costs.get("kernels"),
-                    "absent": reason,
-                }
+                found[way] = Failure(missing) if missing else run("compile", asked, Path(cache), limit_s)
+        by_way = {way: result["by_count"] for way, result in found.items() if not isinstance(result, Failure)}
+        for count in sorted(counts):
+            costs = {way: by_count[str(count)] for way, by_count in by_way.items()}
+            yield {
+                "name": name,
+                "kind": kind,
+                "shapes": count,
+                "threads": threads,
+                "first_calls_s": {way: cost["first_calls_s"] for way, cost in costs.items()},
+                "compile_cpu_s": {way: cost["compile_cpu_s"] for way, cost in costs.items()},
+                "kernels": costs["stitch"]["kernels"] if "stitch" in costs else None,
+                "refused": {way: result.reason for way, result in found.items() if isinstance(result, Failure)},
+            }
 
 
 def _missing(name: str) -> str | None:
@@ -91,28 +95,24 @@ def _missing(name: str) -> str | None:
 
 def render(rows: Sequence[Row]) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for title in ("", "subject", "way"):
-        table.add_column(title, no_wrap=True)
-    for title in ("shapes", "first calls s", "CPU s", "kernels"):
+    for title in ("subject", "shapes", "by"):
+        table.add_column(title, no_wrap=True, justify="right" if title == "shapes" else "left")
+    for title in ("first calls s", "compile CPU s", "kernels"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(
-            row["kind"],
-            row["subject"],
-            row["way"],
-            str(row["shapes"]),
-            _seconds(row["wall_s"]),
-            _seconds(row["cpu_s"]),
-            "" if row["kernels"] is None else str(row["kernels"]),
-        )
-    reasons = dict.fromkeys(f"{r['subject']}, {r['way']}: {r['absent']}" for r in rows if r["absent"])
+        for way in WAYS:
+            subject = (f"{row['kind']} {row['name']}", str(row["shapes"])) if way == WAYS[0] else ("", "")
+            seconds = (_seconds(row[cost].get(way)) for cost in ("first_calls_s", "compile_cpu_s"))
+            kernels = str(row["kernels"]) if way == "stitch" and row["kernels"] is not None else ""
+            table.add_row(*subject, way, *seconds, kernels)
+    reasons = dict.fromkeys(f"{r['name']}, {way}: {why}" for r in rows for way, why in r["refused"].items())
     lines = [Text(reason, style="yellow") for reason in reasons]
-    return Group(table, *lines, Text("seconds of first calls, less those of second ones; kernels: that were compiled"))
+    return Group(table, *lines, Text("CPU s: of first calls, compilers included, less that of second calls"))
 
 
 def log_line(row: Row) -> str:
-    cost = row["absent"] or f"{_seconds(row['wall_s'])} s, {_seconds(row['cpu_s'])} CPU s"
-    return f"{row['subject']}, {row['way']}, {row['shapes']} shape{'s' if row['shapes'] > 1 else ''}: {cost}"
+    seconds = ", ".join(f"{way} {_seconds(row['compile_cpu_s'].get(way))}" for way in WAYS)
+    return f"{row['name']}, {row['shapes']} shape{'s' if row['shapes'] > 1 else ''}: {seconds} CPU s"
 
 
 def _seconds(value: Any) -> str:
@@ -123,15 +123,20 @@ def _seconds(value: Any) -> str:
 
 
 def costs(kind: str, name: str, way: str, counts: Sequence[int], **_: Any) -> Result:
-    """by_count: number of shapes → wall_s, cpu_s, and for tf_stitch the kernels that were compiled."""
+    """by_count: number of shapes → first_calls_s, compile_cpu_s, and for tf_stitch the kernels that were compiled."""
     calls = {"cluster": _cluster_calls, "model": _model_calls}[kind](name, way, max(counts))
     by_count: dict[str, Row] = {}
-    wall = cpu = 0.0
+    first_calls_s = compile_cpu_s = 0.0
     for number, call in enumerate(calls, 1):
-        first, second = _timed(call), _timed(call)
-        wall, cpu = wall + max(0.0, first[0] - second[0]), cpu + max(0.0, first[1] - second[1])
+        (wall_s, first_cpu_s), (_wall_s, second_cpu_s) = _timed(call), _timed(call)
+        first_calls_s += wall_s
+        compile_cpu_s += max(0.0, first_cpu_s - second_cpu_s)
         if number in counts:
-            by_count[str(number)] = {"wall_s": wall, "cpu_s": cpu, "kernels": _kernels() if way == "stitch" else None}
+            by_count[str(number)] = {
+                "first_calls_s": first_calls_s,
+                "compile_cpu_s": compile_cpu_s,
+                "kernels": _kernels() if way == "stitch" else None,
+            }
     return {"by_count": by_count}
 
 

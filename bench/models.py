@@ -16,9 +16,6 @@ How a figure comes about:
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-import json
-import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,7 +24,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import clusters, kernels, models_case, models_measure, models_row, models_table
+from bench import clusters, kernels, models_case, models_measure, models_row, models_table, results
 from bench.models_case import Case
 from bench.models_measure import Plan
 from bench.results import Row
@@ -84,12 +81,9 @@ def planned(quick: bool, processes: int | None, xla_limit_s: float | None, profi
 
 def finish(rows: list[Row], json_path: Path | None) -> None:
     """Shows and writes the rows, and ends the command."""
-    date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    summary = models_row.summary(rows, date, shlex.join(["python", "-m", "bench", *sys.argv[1:]]))
+    summary = results.dated(models_row.summary(rows))
     if json_path is not None:
-        json_path.parent.mkdir(parents=True, exist_ok=True)
-        document = models_row.document(rows, summary)
-        json_path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+        results.write(json_path, rows, summary, command="models")
     models_table.show(Console(), rows, summary)
     if any(map(models_row.is_wrong, rows)):
         sys.exit(WRONG)

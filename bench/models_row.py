@@ -97,7 +97,7 @@ def is_wrong(row: Row) -> bool:
     return bool(row.get("failed")) or any(flag in WRONG for flag in row.get("flags", ()))
 
 
-def summary(rows: Sequence[Row], date: str, command_line: str) -> Summary:
+def summary(rows: Sequence[Row]) -> Summary:
     measured = [row for row in rows if "absent" not in row]
     return {
         "geomeans": {
@@ -108,14 +108,8 @@ def summary(rows: Sequence[Row], date: str, command_line: str) -> Summary:
         "absent": list(dict.fromkeys(f"{row['model']}: {row['absent']}" for row in rows if "absent" in row)),
         "flagged": [f"{label(row)}: {', '.join(row['flags'])}" for row in measured if row["flags"]],
         "triad": TRIAD,
-        "date": date,
-        "command_line": command_line,
         **machine.description(),
     }
-
-
-def document(rows: list[Row], summary: Summary) -> dict[str, Any]:
-    return {"schema": results.SCHEMA, "command": "models", "rows": rows, "summary": summary}
 
 
 def label(row: Row) -> str:

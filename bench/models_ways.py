@@ -58,8 +58,8 @@ class Way:
         return self.function(**self.loaded.inputs)
 
 
-def load(case: Case) -> Loaded:
-    """The model, and its inputs as tensors.
+def load(case: Case, start: tuple[np.ndarray, ...] = ()) -> Loaded:
+    """The model, and its inputs as tensors. start: where another copy of it has been loaded, what that started from.
 
     Raises:
       TrainingError: of a training step without variables.
@@ -73,13 +73,13 @@ def load(case: Case) -> Loaded:
             f"{case.name} trains, but `tf.saved_model.load({case.path!r})` has no `variables`; save them in an "
             "attribute of that name."
         )
-    return Loaded(model, case.signature, inputs, tuple(variable.numpy() for variable in model.variables))
+    return Loaded(model, case.signature, inputs, start or tuple(v.numpy().copy() for v in model.variables))
 
 
 def ways(case: Case, names: Sequence[str]) -> dict[str, Way]:
     """Each way by its name. They share one copy of the model, unless they would train it."""
-    shared = load(case)
-    copies = [shared, *(load(case) if case.mode == "train" else shared for _ in names[1:])]
+    first = load(case)
+    copies = [first, *(load(case, first.start) if case.mode == "train" else first for _ in names[1:])]
     return {name: Way(name, copy, COMPILED[name](copy.step)) for name, copy in zip(names, copies, strict=True)}
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
+import shlex
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,13 +19,20 @@ Row = dict[str, Any]
 Summary = dict[str, Any]
 
 
-def document(rows: list[Row], summary: Summary) -> dict[str, Any]:
-    return {"schema": SCHEMA, "rows": rows, "summary": summary}
+def document(rows: list[Row], summary: Summary, command: str | None = None) -> dict[str, Any]:
+    named = {} if command is None else {"command": command}
+    return {"schema": SCHEMA, **named, "rows": rows, "summary": summary}
 
 
-def write(path: Path, rows: list[Row], summary: Summary) -> None:
+def write(path: Path, rows: list[Row], summary: Summary, command: str | None = None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document(rows, summary), indent=1, allow_nan=False) + "\n")
+    path.write_text(json.dumps(document(rows, summary, command), indent=1, allow_nan=False) + "\n")
+
+
+def dated(summary: Summary) -> Summary:
+    """The summary with the day, in UTC, and the command line."""
+    command_line = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+    return {**summary, "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), "command_line": command_line}
 
 
 def cluster_summary(rows: list[Row], malloc: str) -> Summary:

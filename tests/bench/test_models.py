@@ -235,7 +235,7 @@ def test_a_worker_that_crashes_leaves_an_absent_row(monkeypatch, layer, tmp_path
     row = models_measure.row(case_of(layer, tmp_path), 1, PLAN)
     assert row["absent"] == "tf: ended by SIGABRT"
     assert models_row.is_wrong(row)
-    summary = models_row.summary([row], "today", "bench")
+    summary = models_row.summary([row])
     assert summary["absent"] == ["layer: tf: ended by SIGABRT"]
 
 

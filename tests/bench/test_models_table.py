@@ -46,7 +46,7 @@ ABSENT = models_row.absent_row("asr", "infer", "transformers==4.57.1 cannot be f
 
 def rendered(*rows, width=80):
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    models_table.show(console, rows, models_row.summary(rows, "2026-01-01T00:00:00+00:00", "bench models"))
+    models_table.show(console, rows, models_row.summary(rows))
     return console.export_text()
 
 
@@ -74,7 +74,7 @@ def test_training_has_a_table_and_means_of_its_own():
 
 
 def test_the_mean_is_geometric():
-    summary = models_row.summary([row(), row(tf_over_stitch=1.0)], "today", "bench")
+    summary = models_row.summary([row(), row(tf_over_stitch=1.0)])
     assert summary["geomeans"]["infer"]["tf_over_stitch"] == pytest.approx(10.0)
     assert "train" not in summary["geomeans"]
 
