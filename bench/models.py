@@ -27,7 +27,7 @@ from rich.console import Console
 from bench import clusters, kernels, models_case, models_measure, models_row, models_table, results
 from bench.models_case import Case
 from bench.models_measure import Plan
-from bench.results import Row
+from bench.results import Row, Summary
 from bench.workloads.models import ALL, BuildError, FetchError, Model
 
 WRONG = 1  # exit code
@@ -65,6 +65,7 @@ def models(
     for row in measured(chosen(names, train=train or quick), counts, plan, count_kernels=count_kernels):
         rows.append(row)
         log.print(models_table.log_line(row), markup=False, soft_wrap=True)
+        write(rows, json_path)  # each time, as the next row may take minutes
     finish(rows, json_path)
 
 
@@ -79,11 +80,17 @@ def planned(quick: bool, processes: int | None, xla_limit_s: float | None, profi
     )
 
 
-def finish(rows: list[Row], json_path: Path | None) -> None:
-    """Shows and writes the rows, and ends the command."""
+def write(rows: list[Row], json_path: Path | None) -> Summary:
+    """The summary, which is written together with the rows where there is a path."""
     summary = results.dated(models_row.summary(rows))
     if json_path is not None:
         results.write(json_path, rows, summary, command="models")
+    return summary
+
+
+def finish(rows: list[Row], json_path: Path | None) -> None:
+    """Shows and writes the rows, and ends the command."""
+    summary = write(rows, json_path)
     models_table.show(Console(), rows, summary)
     if any(map(models_row.is_wrong, rows)):
         sys.exit(WRONG)

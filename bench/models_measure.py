@@ -1,8 +1,9 @@
 """One row of `bench models`: which processes are run for it, one after another.
 
-cold tf, xla, stitch         what a first call costs; XLA has a time limit, beyond which it is left out
+cold tf, xla                 what a first call costs; XLA has a time limit, beyond which it is left out
 reference                    float64, where the model is small enough
-turns × processes            all ways in turns; the first also tells what they compute, and is traced
+turns × processes            all ways in turns; the first process begins with tf_stitch alone, with no kernel in the
+                             cache, for what its first call costs; it also tells what all compute, and is traced
 turns with auto-clustering   beside TensorFlow, in a process that allows it
 """
 
@@ -25,7 +26,7 @@ _FLOAT64_STEP_S = 1.0
 _FLOAT64_MEGABYTES = 800
 _FLOAT64_LIMIT_S = 180
 _PROCESS_LIMIT_S = 900
-_WAYS = ("tf", "xla", "stitch")
+_WAYS = ("stitch", "tf", "xla")
 _AUTO = ("tf-beside-auto", "xla-auto")
 
 Run = Callable[[str, dict[str, Any], Path, float], "Result | Failure"]
@@ -80,12 +81,13 @@ class _Measurement:
         ways = [way for way in _WAYS if way not in refused]
         turns: list[Result] = []
         for number in range(self.plan.processes):
-            # Another one first in each process: who is first finds the caches cold.
+            # Another one first in each process, in whose turn the caches are another's.
             turn = number % len(ways)
-            turns.append(self._turns(ways[turn:] + ways[:turn], look=number == 0, right=right))
+            turns.append(self._turns(ways[turn:] + ways[:turn], is_first=number == 0, right=right))
             for way, reason in turns[-1]["refused"].items():
                 refused[way] = reason
                 ways.remove(way)
+        cold["stitch"] = turns[0]["cold"]
         auto = self._auto(refused) if self.plan.auto else None
         return Findings(
             case=self.case,
@@ -102,9 +104,8 @@ class _Measurement:
     def _cold(self) -> tuple[dict[str, Result], dict[str, str]]:
         found: dict[str, Result] = {}
         refused: dict[str, str] = {}
-        for way in _WAYS:
+        for way in ("tf", "xla"):
             limit = self.plan.xla_limit_s if way == "xla" else _PROCESS_LIMIT_S
-            # tf_stitch's kernels stay for the processes that measure.
             result = self._task("cold", limit, way=way)
             if not isinstance(result, Failure):
                 found[way] = result
@@ -129,15 +130,16 @@ class _Measurement:
         kept = [f"reference: float64, less {result['kept']} ops that have no float64 kernel"] if result["kept"] else []
         return out, kept
 
-    def _turns(self, ways: list[str], *, look: bool, right: Path | None) -> Result:
+    def _turns(self, ways: list[str], *, is_first: bool, right: Path | None) -> Result:
         profile = None if self.plan.profile is None else str(self.plan.profile.absolute())
         result = self._task(
             "turns",
             _PROCESS_LIMIT_S,
             ways=ways,
-            look=look,
+            look=is_first,
+            first_is_cold=is_first,
             right=None if right is None else str(right),
-            profile=profile if look else None,
+            profile=profile if is_first else None,
             hlo=not self.plan.quick,
         )
         if isinstance(result, Failure):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,11 +76,12 @@ def load(case: Case, start: tuple[np.ndarray, ...] = ()) -> Loaded:
     return Loaded(model, case.signature, inputs, start or tuple(v.numpy().copy() for v in model.variables))
 
 
-def ways(case: Case, names: Sequence[str]) -> dict[str, Way]:
-    """Each way by its name. They share one copy of the model, unless they would train it."""
+def ways(case: Case, names: Sequence[str]) -> Iterator[Way]:
+    """One after another. They share one copy of the model, unless they would train it: then each loads its own."""
     first = load(case)
-    copies = [first, *(load(case, first.start) if case.mode == "train" else first for _ in names[1:])]
-    return {name: Way(name, copy, COMPILED[name](copy.step)) for name, copy in zip(names, copies, strict=True)}
+    for number, name in enumerate(names):
+        copy = load(case, first.start) if number and case.mode == "train" else first
+        yield Way(name, copy, COMPILED[name](copy.step))
 
 
 def arrays_of(outputs: Mapping[str, Any]) -> Arrays:

@@ -61,7 +61,10 @@ def cold(case: dict[str, Any], way: str, **_: Any) -> Result:
     """first_call_s, compile_cpu_s: of the first call. second_call_s. peak_mb: of the process, after two calls."""
     from bench import models_ways
 
-    found = models_ways.ways(Case(**case), [way])[way]
+    return _first_calls(next(models_ways.ways(Case(**case), [way])))
+
+
+def _first_calls(found: Callable[[], object]) -> Result:
     start = time.perf_counter()
     compile_cpu_s = timing.cpu_seconds_of(found)
     first_call_s = time.perf_counter() - start
@@ -96,29 +99,31 @@ def turns(
     right: str | None = None,
     profile: str | None = None,
     hlo: bool = True,
+    first_is_cold: bool = False,
     **_: Any,
 ) -> Result:
     """seconds: way → clock → seconds of a call, an entry a round; with `look`, all that `_looked_at` tells.
 
     right: an .npz with the outputs in float64. profile: a directory for traces. hlo: whether XLA may compile once more,
-    for its share of compute.
+    for its share of compute. first_is_cold: the first way gives what `cold` does, too, before another one is loaded.
     """
     from bench import models_bytes, models_ways
 
     measured = Case(**case)
-    found = models_ways.ways(measured, ways)
-    refused: dict[str, str] = {}
+    found: dict[str, models_ways.Way] = {}
+    result: Result = {"refused": {}}
     with models_bytes.recorded() as planned:
-        for name, way in list(found.items()):
+        for way in models_ways.ways(measured, ways):
             try:
+                if first_is_cold and not found:
+                    result["cold"] = _first_calls(way)
                 for _call in range(WARM_CALLS):
                     way()
+                found[way.name] = way
             except Exception as error:
-                if name in ("tf", "stitch"):
+                if way.name in ("tf", "stitch"):
                     raise
-                refused[name] = sentence(error)
-                del found[name]
-    result: Result = {"refused": refused}
+                result["refused"][way.name] = sentence(error)
     if look:
         result["errors"] = models_ways.differences(found, measured, _loaded(right))
     for way in found.values():

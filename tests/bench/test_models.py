@@ -52,6 +52,10 @@ def measured(path, tmp_path, plan=PLAN, threads=1, **case):
     return models_measure.row(case_of(path, tmp_path, **case), threads, plan, run=in_this_process)
 
 
+def loaded_ways(case, *names):
+    return {way.name: way for way in models_ways.ways(case, names)}
+
+
 def flags(row):
     """Without the one that is a matter of time."""
     return [flag for flag in row["flags"] if flag != "slower"]
@@ -187,7 +191,7 @@ def test_a_wrong_gradient_is_flagged(monkeypatch, tmp_path):
 def test_variables_are_compared(tmp_path):
     """Loss and gradients of the last step are right, and what it stores is not."""
     case = case_of(saved(training(), tmp_path / "net-train"), tmp_path, mode="train")
-    found = models_ways.ways(case, ["tf", "stitch"])
+    found = loaded_ways(case, "tf", "stitch")
     stitch, calls = found["stitch"], []
 
     def wrong(**inputs):
@@ -207,7 +211,7 @@ def test_variables_are_compared(tmp_path):
 
 def test_each_way_trains_its_own_copy(tmp_path):
     case = case_of(saved(training(), tmp_path / "net-train"), tmp_path, mode="train")
-    found = models_ways.ways(case, ["tf", "xla"])
+    found = loaded_ways(case, "tf", "xla")
     before = found["xla"].loaded.variables[0].numpy()
     found["tf"]()
     np.testing.assert_array_equal(found["xla"].loaded.variables[0].numpy(), before)
