@@ -18,8 +18,13 @@ from tf_stitch.errors import StitchError, UsageError
 
 TOLERANCE = 1e-5
 FLOAT64_FACTOR = 2.0
-MISTAKE = 2  # exit code
 _DEFAULT_SIGNATURE = "serving_default"
+
+
+class Mistake(click.ClickException):
+    """Something that was asked for and is not there, or does not fit."""
+
+    exit_code = 2
 
 
 @click.command()
@@ -61,9 +66,7 @@ def compare(
         try:
             case = case_of(saved_model, signature, inputs, size, seed, Path(scratch))
         except StitchError as error:
-            mistake = click.ClickException(str(error))
-            mistake.exit_code = MISTAKE
-            raise mistake from None
+            raise Mistake(str(error)) from None
         rows = [models_measure.row(case, count, plan) for count in counts]
         for row in rows:
             log.print(models_table.log_line(row), markup=False, soft_wrap=True)

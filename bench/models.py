@@ -101,7 +101,7 @@ def chosen(names: Sequence[str], *, train: bool) -> list[Model]:
     if names:
         return [ALL[name] for name in dict.fromkeys(names)]
     modes = ("infer", "train") if train else ("infer",)
-    return sorted((m for m in ALL.values() if models_case.mode_of(m) in modes), key=models_case.mode_of)
+    return sorted((model for model in ALL.values() if model.mode in modes), key=lambda model: model.mode)
 
 
 def measured(found: Sequence[Model], threads: Sequence[int], plan: Plan, *, count_kernels: bool) -> Iterator[Row]:
@@ -109,7 +109,7 @@ def measured(found: Sequence[Model], threads: Sequence[int], plan: Plan, *, coun
         for model in found:
             cases = _cases(model, Path(scratch))
             if isinstance(cases, str):
-                yield models_row.absent_row(model.name, models_case.mode_of(model), cases)
+                yield models_row.absent_row(model.name, model.mode, cases)
                 continue
             counted = kernels.count(model.name) if count_kernels else None
             for case in cases:

@@ -53,13 +53,9 @@ class Case:
         return sum(file.stat().st_size for file in Path(self.path).rglob("*") if file.is_file()) / 1e6
 
 
-def mode_of(model: Model) -> str:
-    return getattr(model, "mode", "infer")
-
-
 def sizes_of(model: Model) -> Iterator[Size]:
     """The sizes that are measured: the model's first, and what else it asks for."""
-    yield from dict.fromkeys((model.sizes[0], *getattr(model, "bench_sizes", ())))
+    yield from dict.fromkeys((model.sizes[0], *model.bench_sizes))
 
 
 def case_of(model: Model, size: Size, scratch: Path) -> Case:
@@ -68,10 +64,10 @@ def case_of(model: Model, size: Size, scratch: Path) -> Case:
     Raises:
       FetchError, BuildError: where the model cannot be had.
     """
-    training = mode_of(model) == "train"
+    training = model.mode == "train"
     case = Case(
         name=model.name,
-        mode=mode_of(model),
+        mode=model.mode,
         size="x".join(map(str, size)),
         path=str(model.path()),
         signature=model.signature,

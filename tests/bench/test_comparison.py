@@ -23,7 +23,7 @@ def layer(tmp_path_factory):
 
 def said(*arguments):
     outcome = CliRunner().invoke(bench, ["compare", *map(str, arguments)])
-    assert outcome.exit_code == comparison.MISTAKE, outcome.output
+    assert outcome.exit_code == comparison.Mistake.exit_code, outcome.output
     assert "Traceback" not in outcome.output
     return " ".join(outcome.output.split())
 
