@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from bench.ablation import ablation
+from bench.ablation_worker import ablate
 from bench.clusters import clusters
 from bench.comparison import compare
 from bench.compilation import compilation
@@ -24,6 +26,7 @@ def bench() -> None:
     """tf_stitch beside TensorFlow and XLA."""
 
 
+bench.add_command(ablation)
 bench.add_command(clusters)
 bench.add_command(demo)
 bench.add_command(gpu)
@@ -37,6 +40,7 @@ bench.add_command(compilation)
 bench.add_command(worker)
 bench.add_command(count_kernels)
 bench.add_command(model_worker)
+bench.add_command(ablate)
 
 if __name__ == "__main__":
     bench(prog_name="python -m bench")

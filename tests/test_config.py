@@ -9,7 +9,13 @@ from tf_stitch.errors import UsageError
 
 
 def test_all_switches_are_on_by_default() -> None:
-    assert ABLATIONS == ("adaptive_mapping", "dominant_merging", "global_scheme", "remote_stitching")
+    assert ABLATIONS == (
+        "adaptive_mapping",
+        "dominant_merging",
+        "regional_scheme",
+        "global_scheme",
+        "remote_stitching",
+    )
     assert Config().changed() == {}
 
 

@@ -13,10 +13,11 @@ from tf_stitch.errors import UsageError
 class Config:
     """How to stitch.
 
-    Four switches each take one idea of the method away, to see what it is worth; by default all are on.
+    Five switches each take one idea of the method away, to see what it is worth; by default all are on.
 
     adaptive_mapping: loop nests follow their shape: long rows are split over threads, short ones packed.
     dominant_merging: reductions and outputs that run over the same elements share a loop nest.
+    regional_scheme: what is reduced over a row is kept for those that need it along the row; off, a cluster ends there.
     global_scheme: values are kept in scratch between the loop nests of a kernel; off, a cluster ends there.
     remote_stitching: clusters that have no path between them become one kernel.
 
@@ -32,6 +33,7 @@ class Config:
 
     adaptive_mapping: bool = True
     dominant_merging: bool = True
+    regional_scheme: bool = True
     global_scheme: bool = True
     remote_stitching: bool = True
     max_cluster_size: int = 1200

@@ -87,6 +87,7 @@ def decisions(graph: Graph, config: Config) -> dict[str, Any]:
 CHANGED = {
     "adaptive_mapping": {"softmax": {"text"}, "scaled": {"packed", "text"}, "short_rows": {"packed", "text"}},
     "dominant_merging": {"softmax": {"groups", "global", "text"}},
+    "regional_scheme": {"softmax": {"clusters", "text"}},
     "global_scheme": {"scaled": {"clusters", "groups", "global", "packed", "text"}},
     "remote_stitching": {"columns": {"clusters", "groups", "global", "packed", "text"}},
 }
@@ -124,6 +125,28 @@ def test_without_the_global_scheme_a_cluster_ends_where_a_value_crosses() -> Non
     assert Scheme.GLOBAL in made.plan.schemes.values()
     apart = checked(scaled(), Config(global_scheme=False))
     assert [c.nodes for c in apart.clusters] == [("e", "r"), ("t", "y")]
+
+
+def test_without_the_regional_scheme_a_cluster_ends_where_a_reduced_value_is_needed_along_the_row() -> None:
+    (made,) = stitched(softmax(), Config())
+    assert Scheme.REGIONAL in made.plan.schemes.values()
+    apart = checked(softmax(), Config(regional_scheme=False, min_cluster_size=1))
+    assert [c.nodes for c in apart.clusters] == [("most",), ("less", "e", "sum"), ("y",)]
+
+
+def test_without_the_regional_scheme_a_mean_is_divided_where_it_is_summed() -> None:
+    d = Drawing()
+    mean = reduced(d, "mean", "Mean", d.node("e", "Exp", d.input("x", f32("R", "N"))), 1, "R", 1)
+    (only,) = checked(d.graph(returned=[mean]), Config(regional_scheme=False)).clusters
+    assert only.nodes == ("e", "mean")
+
+
+def test_without_the_regional_scheme_a_node_that_keeps_rows_by_itself_is_left_alone() -> None:
+    d = Drawing()
+    y = d.node("y", "Softmax", d.node("t", "Tanh", d.input("x", f32("R", "N"))))
+    found = checked(d.graph(returned=[y]), Config(regional_scheme=False, min_cluster_size=1))
+    assert [c.nodes for c in found.clusters] == [("t",)]
+    assert [(r.node, r.reason) for r in found.rejections] == [("y", Reason.SCHEME)]
 
 
 def test_a_node_that_crosses_by_itself_is_left_alone() -> None:

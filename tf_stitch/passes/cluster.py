@@ -113,7 +113,7 @@ class _Clusterer:
                 found.setdefault(frames(node), []).append(name)
                 if profitability.is_view(examined):
                     views.add(name)
-                if profitability.goes_over_again(examined):
+                if profitability.goes_over_again(examined.body):
                     again.add(name)
         self.views, self.again = frozenset(views), frozenset(again)
         for around, names in found.items():
@@ -244,6 +244,8 @@ def _planned(body: Body, config: Config, graph: str) -> StitchPlan:
         raise
     except Exception as error:
         raise Unsupported(Reason.INTERNAL, excused(graph, error)) from error
+    if not config.regional_scheme and profitability.goes_over_again(body):
+        raise Unsupported(Reason.SCHEME, "a value would be kept for a row, and regional_scheme is off")
     if not config.global_scheme and Scheme.GLOBAL in plan.schemes.values():
         raise Unsupported(Reason.SCHEME, "a value would be kept between loop nests, and global_scheme is off")
     return plan

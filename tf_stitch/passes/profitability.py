@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason
-from tf_stitch.ir.body import Broadcast, Input, Reduce, Reshape
+from tf_stitch.ir.body import Body, Broadcast, Input, Reduce, Reshape
 from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
@@ -33,14 +33,13 @@ def is_view(alone: Expansion) -> bool:
     return all(isinstance(s.op, Input | Reshape) for s in steps) and len(alone.body.outputs) == 1
 
 
-def goes_over_again(alone: Expansion) -> bool:
-    """Whether a node, expanded by itself, reduces its rows and then needs them once more: a softmax, say.
+def goes_over_again(body: Body) -> bool:
+    """Whether a body reduces rows and then needs what was reduced along the rows: that of a softmax, say.
 
     TensorFlow goes through memory for each pass, and a kernel while the row is in the cache.
     """
-    steps = alone.body.steps
     reduced: set[int] = set()
-    for index, step in enumerate(steps):
+    for index, step in enumerate(body.steps):
         if isinstance(step.op, Reduce):
             reduced.add(index)
         elif reduced.intersection(step.operands):

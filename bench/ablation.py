@@ -1,0 +1,140 @@
+"""`python -m bench ablation`: what each idea of the method is worth, on whole models, by taking ideas away.
+
+The paper's own steps (AStitch, section 6.4), each with what the one before it has:
+
+    fusion      no value is kept between passes over the same elements: a cluster ends where XLA's fusions end
+    mapping     the same clusters; their loops follow the shape of the rows
+    stitching   rows, scratch and clusters without a path between them; each dominant has a loop nest of its own
+    full        dominants that run over the same elements share a loop nest
+
+`ABLATIONS` has the switches of the Config that are off in each. Of a step of the model, a row tells for each: kernels,
+by the rule of `bench kernels`; bytes, in the planner's model, of what those kernels read and write; and time.
+
+`fusion` is fusion by tf_stitch's rules, not XLA itself. It differs in that nothing is computed twice for two readers,
+and that an op which TensorFlow has as one kernel (Softmax) stays one. XLA's own count is in `bench kernels`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bench import ablation_table, machine, results
+from bench.results import Row, Summary
+from bench.workloads.models import ALL, PAPER, BuildError, FetchError
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_MODEL_S = 900
+NAMES = click.Choice(list(ALL))
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A step of the ablation: the switches of `tf_stitch.Config` that are off in it."""
+
+    name: str
+    meaning: str
+    off: tuple[str, ...]
+
+
+_ACROSS = ("regional_scheme", "global_scheme", "remote_stitching")
+ABLATIONS = (
+    Ablation("fusion", "fusion that ends behind a reduction", ("adaptive_mapping", "dominant_merging", *_ACROSS)),
+    Ablation("mapping", "+ loops that follow the shape", ("dominant_merging", *_ACROSS)),
+    Ablation("stitching", "+ stitching, a nest for each dominant", ("dominant_merging",)),
+    Ablation("full", "+ dominants that share a nest", ()),
+)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=NAMES, metavar="[MODEL]...")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Of TensorFlow.")
+@click.option("--json", "json_path", type=OUTPUT, help="Write the rows here.")
+def ablation(names: tuple[str, ...], threads: int, json_path: Path | None) -> None:
+    """Kernels, bytes and time with ideas of the method taken away (the paper's five models, or those named)."""
+    log = Console(stderr=True, highlight=False)
+    rows: list[Row] = []
+    for name in names or PAPER:
+        rows.append(measured(name, threads))
+        log.print(ablation_table.log_line(rows[-1]), markup=False, soft_wrap=True)
+    outcome = summary(rows)
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        document = results.document(rows, outcome) | {"command": "ablation"}
+        json_path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    ablation_table.show(Console(), rows, outcome)
+    if any(row["absent"] or row["disagree"] for row in rows):
+        sys.exit(1)
+
+
+def measured(name: str, threads: int) -> Row:
+    """A row for one model; where it could not be run, `absent` has the reason and there are no ways."""
+    model = ALL[name]
+    row: Row = {
+        "model": name,
+        "size": "x".join(map(str, model.sizes[0])),
+        "threads": threads,
+        "clock": "cpu" if threads == 1 else "wall",
+        "ways": {},
+        "disagree": [],
+        "absent": "",
+    }
+    try:
+        model.path()
+    except (FetchError, BuildError) as error:
+        return row | {"absent": f"{name} is not there: {str(error).strip().splitlines()[-1]}"}
+    return row | _in_own_process(name, threads)
+
+
+def summary(rows: list[Row]) -> Summary:
+    """full_over: geometric means over the models, `full` over each other step: of kernels, bytes and milliseconds."""
+    return {
+        "steps": {step.name: {"meaning": step.meaning, "off": list(step.off)} for step in ABLATIONS},
+        "full_over": {
+            what: {step.name: results.geomean(_full_over(row, step.name, what) for row in rows) for step in ABLATIONS}
+            for what in ("kernels", "bytes", "ms")
+        },
+        "absent": [f"{row['model']}: {row['absent']}" for row in rows if row["absent"]],
+        "disagreeing": [f"{row['model']}: {', '.join(row['disagree'])}" for row in rows if row["disagree"]],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command_line": "python -m bench " + " ".join(sys.argv[1:]),
+        **machine.description(),
+    }
+
+
+def _full_over(row: Row, step: str, what: str) -> float | None:
+    ways = row["ways"]
+    return ways["full"][what] / ways[step][what] if ways and ways[step][what] else None
+
+
+def _in_own_process(name: str, threads: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory) / "ablation.json"
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "TF_STITCH_ABLATE": "",
+        }
+        command = [sys.executable, "-m", "bench", "_ablation", name, str(threads), str(out)]
+        try:
+            run = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONGEST_MODEL_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"absent": f"it was not ready after {LONGEST_MODEL_S} s"}
+        if out.exists():
+            return json.loads(out.read_text(encoding="utf-8"))
+        said = [line for line in run.stderr.splitlines() if line.strip()]
+        return {"absent": said[-1] if said else f"its process ended with {run.returncode}"}
