@@ -18,6 +18,7 @@ from bench.models import models
 from bench.models_worker import worker as model_worker
 from bench.optimality import optimality
 from bench.planner import planner
+from bench.report import report
 from bench.worker import worker
 
 
@@ -37,6 +38,7 @@ bench.add_command(kernels)
 bench.add_command(models)
 bench.add_command(compare)
 bench.add_command(compilation)
+bench.add_command(report)
 bench.add_command(worker)
 bench.add_command(count_kernels)
 bench.add_command(model_worker)

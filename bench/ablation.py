@@ -1,6 +1,6 @@
 """`python -m bench ablation`: what each idea of the method is worth, on whole models, by taking ideas away.
 
-The paper's own steps (AStitch, section 6.4), each with what the one before it has:
+The steps are AStitch's own, each with what the one before it has:
 
     fusion      no value is kept between passes over the same elements: a cluster ends where XLA's fusions end
     mapping     the same clusters; their loops follow the shape of the rows
@@ -8,7 +8,7 @@ The paper's own steps (AStitch, section 6.4), each with what the one before it h
     full        dominants that run over the same elements share a loop nest
 
 `ABLATIONS` has the switches of the Config that are off in each. Of a step of the model, a row tells for each: kernels,
-by the rule of `bench kernels`; bytes, in the planner's model, of what those kernels read and write; and time.
+by the rule of `bench kernels`; bytes, in the planner's model, that those kernels' loop nests read and write; and time.
 
 `fusion` is fusion by tf_stitch's rules, not XLA itself. It differs in that nothing is computed twice for two readers,
 and that an op which TensorFlow has as one kernel (Softmax) stays one. XLA's own count is in `bench kernels`.

@@ -42,7 +42,7 @@ def ablate(name: str, threads: int, out: Path) -> None:
 
 
 def compared(step: Function, inputs: dict[str, Any], threads: int, tolerance: float) -> dict[str, Any]:
-    """`ways` and `disagree` of a row. Outputs agree where none is off by more than `tolerance`, relative to its largest."""
+    """`ways` and `disagree` of a row. `tolerance`: how far outputs may be off, relative to the largest value."""
     import tensorflow as tf
 
     import tf_stitch
@@ -92,7 +92,7 @@ def _counted(launches: Sequence[Launch]) -> dict[str, Any]:
 
 
 def _bytes(launches: Sequence[Launch], stitched: Sequence[Stitched]) -> dict[str, Any]:
-    """bytes: what memory-intensive kernels read and write in a step; of a StitchOp, as its plan has it.
+    """bytes: what memory-intensive kernels read and write in a step; of a StitchOp, what each of its loop nests does.
 
     unsized: launches that are not in it, since nobody knows their sizes before they run.
     """
@@ -114,9 +114,10 @@ def _moved_by_node(stitched: Sequence[Stitched]) -> dict[str, int]:
     moved: dict[str, int] = {}
     for made in stitched:
         for cluster in made.clusters:
-            count = cost.stitched(cluster.plan).given(known_sizes(made.graph, cluster.kernel, cluster.cluster.inputs))
-            if all(not term.symbols for term in count.terms):
-                moved[f"stitch/{cluster.cluster.name}"] = count.at()
+            sizes = known_sizes(made.graph, cluster.kernel, cluster.cluster.inputs)
+            nests = [cost.moved_by(cluster.plan, group).given(sizes) for group in cluster.plan.groups]
+            if all(not term.symbols for nest in nests for term in nest.terms):
+                moved[f"stitch/{cluster.cluster.name}"] = sum(nest.at() for nest in nests)
         for rejection in made.rejections:
             node = made.graph.nodes[rejection.node]
             types = [made.graph.type_of(value) for value in dict.fromkeys(node.inputs)] + list(node.types)

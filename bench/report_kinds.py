@@ -1,0 +1,18 @@
+"""The commands whose files there are reports of. One that is new has a file like these, and a line here."""
+
+from __future__ import annotations
+
+from bench import report_ablation, report_clusters, report_compile, report_gpu, report_kernels, report_models
+from bench.report_parts import Kind
+
+KINDS: dict[str, Kind] = {
+    kind.command: kind
+    for kind in (
+        report_models.KIND,
+        report_clusters.KIND,
+        report_kernels.KIND,
+        report_gpu.KIND,
+        report_compile.KIND,
+        report_ablation.KIND,
+    )
+}
