@@ -13,12 +13,14 @@ import click
 import numpy as np
 
 from bench.kernel_rule import Kind, Launch, kernels
+from bench.timing import Effort
 from bench.workloads.models import ALL
 
 if TYPE_CHECKING:
     from tf_stitch.pipeline import Stitched
 
 Function = Callable[..., Any]
+EFFORT = Effort(budget_s=15, slice_s=0.05, fewest_rounds=7, most_rounds=40)
 
 
 @click.command(name="_ablation", hidden=True)
@@ -41,7 +43,9 @@ def ablate(name: str, threads: int, out: Path) -> None:
     out.write_text(json.dumps(compared(step, inputs, threads, model.tolerance)), encoding="utf-8")
 
 
-def compared(step: Function, inputs: dict[str, Any], threads: int, tolerance: float) -> dict[str, Any]:
+def compared(
+    step: Function, inputs: dict[str, Any], threads: int, tolerance: float, effort: Effort = EFFORT
+) -> dict[str, Any]:
     """`ways` and `disagree` of a row. `tolerance`: how far outputs may be off, relative to the largest value."""
     import tensorflow as tf
 
@@ -59,7 +63,6 @@ def compared(step: Function, inputs: dict[str, Any], threads: int, tolerance: fl
         ways[ablated.name] = _counted(launches) | _bytes(launches, stitched)
     right = _arrays(functions["tf"](**inputs))
     disagree = [name for name, f in functions.items() if not _agree(_arrays(f(**inputs)), right, tolerance)]
-    effort = timing.Effort(budget_s=12, slice_s=0.05, fewest_rounds=5, most_rounds=40)
     samples = timing.interleaved({n: lambda f=f: f(**inputs) for n, f in functions.items()}, effort)
     for name, taken in samples.items():
         spread = timing.Spread.of(taken.cpu if threads == 1 else taken.wall, [0.0], 1)

@@ -63,11 +63,12 @@ def _speedups(rows: Rows, *, training: bool) -> Table | None:
     entries, ours = [], list[Row]()
     for model in paper.MODELS:
         theirs: SpeedUp | None = model.training if training else model.inference
+        batch = (model.training_batch or values.NONE) if training else model.batch
         row = _of(of_models, model, training=training)
         if theirs is None and row is None:
             continue
         ours += [row] if row is not None else []
-        entries.append(Entry((model.name, *_theirs(theirs), *_ours(row), model.batches, _size(row))))
+        entries.append(Entry((model.name, *_theirs(theirs), *_ours(row), str(batch), _size(row))))
     if not ours:
         return None
     mean_tf, mean_xla = (

@@ -30,7 +30,7 @@ def sections(run: Run) -> list[Section]:
             tuple(alarms),
             tuple(tiles),
             (kernel_chart([_line(row) for row in run.rows]),),
-            (_table(run.rows),),
+            (table(run.rows),),
         )
     ]
 
@@ -47,7 +47,7 @@ def _bar(row: Row, way: str, whole: float | None) -> Bar:
     return Bar((Segment(way, 0.0, count / whole),), values.count(count))
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row]) -> Table:
     columns = (
         Column("model", is_text=True),
         Column("size", is_text=True),

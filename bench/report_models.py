@@ -29,10 +29,10 @@ def sections(run: Run) -> list[Section]:
     found = [
         Section(
             "Models",
-            sentences=(*_overview(rows), *_where_xla_is_ahead(rows)),
+            sentences=(*overview(rows), *_where_xla_is_ahead(rows)),
             alarms=(*flagged, *absent),
             tiles=_tiles(rows),
-            tables=(_times(rows),) if rows else (),
+            tables=(times(rows),) if rows else (),
         )
     ]
     for mode, title in MODES.items():
@@ -59,7 +59,7 @@ def means(rows: Iterable[Row], mode: str) -> dict[str, float | None]:
     return {name: geomean(number(row, name) for row in of_mode) for name in _FASTER}
 
 
-def _overview(rows: Sequence[Row]) -> Iterable[str]:
+def overview(rows: Sequence[Row]) -> Iterable[str]:
     for mode, title in MODES.items():
         of_mode = [row for row in rows if row.get("mode") == mode]
         found = means(rows, mode)
@@ -115,7 +115,7 @@ def _tiles(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     return (*found, (f"{len(rows) - wrong} of {len(rows)}", "rows right, stitched and without fallback"))
 
 
-def _times(rows: Sequence[Row]) -> Table:
+def times(rows: Sequence[Row]) -> Table:
     columns = (
         *_ROW,
         *map(Column, ("TF ms", "XLA ms", "stitch", "TF/s", "XLA/s")),
