@@ -38,7 +38,6 @@ def report(
         runs = [load(path) for path in files]
         sections = sections_of(runs)
         log = Console(stderr=True, highlight=False)
-        report_terminal.show(Console(), sections)
         if html_path is not None:
             _write(html_path, report_html.render(sections, runs))
             log.print(f"page: {html_path}", markup=False, soft_wrap=True)
@@ -48,6 +47,7 @@ def report(
         if png_directory is not None:
             written = report_png.write(png_directory, sections)
             log.print(f"{len(written)} charts in {png_directory}", markup=False, soft_wrap=True)
+        report_terminal.show(Console(), sections)
     except (UnreadableFile, report_png.NoMatplotlib) as error:
         raise click.ClickException(str(error)) from None
 

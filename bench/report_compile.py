@@ -25,8 +25,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         xla, stitch = (number(row, "compile_cpu_s", way) for way in ("xla", "stitch"))
         if xla is not None and stitch is not None:
-            less = f"{values.times(values.over(xla, stitch))} of tf_stitch's {values.seconds(stitch)} s"
-            found.append(f"{_name(row)}: XLA takes {values.seconds(xla)} CPU seconds, {less}.")
+            beside = f"tf_stitch {values.seconds(stitch)} ({values.times(values.over(xla, stitch))})"
+            found.append(f"{_name(row)}: XLA takes {values.seconds(xla)} CPU seconds, {beside}.")
     return found
 
 

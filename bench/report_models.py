@@ -43,7 +43,7 @@ def sections(run: Run) -> list[Section]:
             Section("Where the time goes", _ceilings(rows), charts=charts.breakdowns(rows), tables=(_bounds(rows),)),
             Section("Kernels", charts=charts.kernels(rows)),
             Section("Accuracy", charts=charts.accuracy(rows)),
-            Section("First call and memory", charts=charts.first_calls(rows), tables=(_first_calls(rows),)),
+            Section("First calls", charts=charts.first_calls(rows), tables=(_first_calls(rows),)),
             Section("Bandwidth", charts=charts.bandwidth(rows)),
         ]
     return [section for section in found if section.sentences or section.alarms or section.charts or section.tables]
@@ -67,12 +67,18 @@ def overview(rows: Sequence[Row]) -> Iterable[str]:
             continue
         with_xla = sum(number(row, "xla_over_stitch") is not None for row in of_mode)
         slower = sum((number(row, "better_over_stitch") or 1.0) < 1 for row in of_mode)
-        xla = f", XLA's {values.times(found['xla_over_stitch'])} ({with_xla} of them)" if with_xla else ""
+        of_them = "" if with_xla == len(of_mode) else f" ({with_xla} of them)"
+        xla = f", XLA's {values.times(found['xla_over_stitch'])}{of_them}" if with_xla else ""
+        ahead = f"one of the two is ahead in {_rows(slower)}" if slower else "neither is ahead in any"
         yield (
-            f"{title.capitalize()}, {len(of_mode)} {'row' if len(of_mode) == 1 else 'rows'}: TensorFlow's time over "
-            f"that of tf_stitch is {values.times(found['tf_over_stitch'])}{xla}, that of the better of the two "
-            f"{values.times(found['better_over_stitch'])} (geometric means); one of them is ahead in {slower}."
+            f"{title.capitalize()}, {_rows(len(of_mode))}: TensorFlow's time over that of tf_stitch is "
+            f"{values.times(found['tf_over_stitch'])}{xla}, that of the better of the two "
+            f"{values.times(found['better_over_stitch'])} (geometric means); {ahead}."
         )
+
+
+def _rows(count: int) -> str:
+    return f"{count} {'row' if count == 1 else 'rows'}"
 
 
 def _where_xla_is_ahead(rows: Sequence[Row]) -> Iterable[str]:
@@ -163,7 +169,7 @@ def _ceilings(rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         "What a step takes apart from matrix products and convolutions is all that stitching can shorten. If it took "
         f"a third of its time, TensorFlow's time over ours would be {values.times(geomean(b for _, _, b in known))} "
-        f"(geometric mean of {len(known)} rows); it is {values.times(geomean(g for _, g, _ in known))}. Past that "
+        f"(geometric mean of {_rows(len(known))}); it is {values.times(geomean(g for _, g, _ in known))}. Past that "
         f"bound: {reached}.",
     )
 
@@ -171,7 +177,9 @@ def _ceilings(rows: Sequence[Row]) -> tuple[str, ...]:
 def _bounds(rows: Sequence[Row]) -> Table:
     columns = (
         *_ROW,
-        *map(Column, ("TF/s", "at 1/3", "at 0", "TF comp.", "memory", "gaps", "s. comp.", "memory", "gaps")),
+        *map(Column, ("TF/s", "at 1/3", "at 0", "TF comp.", "memory", "gaps")),
+        Column("s. comp.", is_wide=True),
+        *map(Column, ("s. mem.", "gaps")),
         Column("products TF", is_wide=True),
         Column("products XLA", is_wide=True),
     )

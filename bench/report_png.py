@@ -10,6 +10,7 @@ from bench.report_parts import Bar, Chart, Scale, Section
 
 _TONES = {
     "tf": ("0.75", ""), "xla": ("0.55", "///"), "stitch": ("0.15", ""),
+    "ort": ("0.55", "///"), "torch": ("0.93", "..."),
     "compute": ("0.35", ""), "memory": ("0.7", "///"), "gap": ("0.93", "..."),
     "fusion": ("0.85", "..."), "mapping": ("0.65", "\\\\\\"), "stitching": ("0.45", "///"), "full": ("0.15", ""),
 }  # fmt: skip

@@ -63,7 +63,7 @@ def test_files_are_told_apart_by_their_command_or_their_rows(document, saved):
     ("change", "reason"),
     [
         ({"schema": 99}, "has schema '99', this reads 1; run its command again"),
-        ({"command": "planner"}, "is of `bench planner`; there are reports of models, clusters"),
+        ({"command": "planner"}, "is of `bench planner`; there are reports of models, compare, clusters"),
         ({"command": ["models"]}, "there are reports of models"),
         ({"rows": {}}, "should have a list of rows"),
         ({"rows": [1]}, "should have a list of rows"),
@@ -192,6 +192,32 @@ def test_every_kind_shows_a_row_that_has_no_more_than_it_must(kind, saved):
     path = saved({"schema": 1, "command": kind.command, "rows": [row], "summary": {}})
     assert shown(path).exit_code == 0
     assert report_html.render(sections(path), [load(path)])
+
+
+def test_compile_time(saved):
+    row = {
+        "name": "layer_norm",
+        "shapes": 50,
+        "threads": 1,
+        "first_calls_s": {"tf": 0.2, "stitch": 0.5},
+        "compile_cpu_s": {"tf": 0.1, "xla": 12.0, "stitch": 0.4},
+        "refused": {},
+    }
+    path = saved({"schema": 1, "command": "compile", "rows": [row], "summary": {}})
+    (section,) = sections(path)
+    assert section.sentences == ("layer_norm, 50 shapes: XLA takes 12.0 CPU seconds, tf_stitch 0.40 (30.00×).",)
+    assert section.tables[0].entries[0].cells == ("layer_norm", "50", "0.10", "12.0", "0.40", "0.20", "–", "0.50")
+
+
+def test_clusters_and_peers_are_told_apart_without_a_command(saved):
+    cluster = {"workload": "softmax", "shape": "8x8", "threads": 1, "stitch_ms": 1.0, "tf_over_stitch": 2.0}
+    clusters = saved({"schema": 1, "rows": [cluster | {"max_err_f64": 1e-7}], "summary": {}}, "c.json")
+    peers = saved({"schema": 1, "rows": [cluster | {"ort_ms": 1.5, "torch_ms": None}], "summary": {}}, "p.json")
+    assert [load(path).command for path in (clusters, peers)] == ["clusters", "peers"]
+    assert [chart("clusters-1", clusters).lines[0].bars[0].figure, chart("peers-1", peers).lines[0].bars[0].figure] == [
+        "2.00×",
+        "2.00×",
+    ]
 
 
 # -- pages -------------------------------------------------------------------------------------------------------
