@@ -19,7 +19,7 @@ from tf_stitch.lower.common import lower
 from tf_stitch.lower.gpu import relaxed, schedule_gpu
 from tf_stitch.lower.gpu_launch import MOST_BLOCKS, evaluate
 from tf_stitch.lower.gpu_schedule import Built, GpuSchedules, Home, Mapping, Version
-from tf_stitch.lower.gpu_steps import BlockBarrier, EachPiece, GridBarrier, Part, Step
+from tf_stitch.lower.gpu_steps import BlockBarrier, EachPiece, GridBarrier, Part, Step, Waves
 from tf_stitch.lower.gpu_verify import verify_gpu
 from tf_stitch.lower.kernel import Kernel, Load, Place, statements
 from tf_stitch.ops import FUNCTIONS, REDUCERS
@@ -36,6 +36,14 @@ def softmax(*dims: int | str, dtype: DType = DType.F32) -> Body:
     x = b.widen(b.input(TensorType(dtype, shape_of(*dims))))
     e = b.apply("exp", b.apply("sub", x, b.reduce("max", x, [-1], keep_dims=True)))
     return b.finish([b.convert(b.apply("div", e, b.reduce("sum", e, [-1], keep_dims=True)), dtype)])
+
+
+def early_softmax(*dims: int | str) -> Body:
+    """Whose numerators are a result, too, which may be stored where x was."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(TensorType(DType.F32, shape_of(*dims)))
+    e = b.apply("exp", b.apply("sub", x, b.reduce("max", x, [-1], keep_dims=True)))
+    return b.finish([e, b.apply("div", e, b.reduce("sum", e, [-1], keep_dims=True))])
 
 
 def chained_sums() -> Body:
@@ -96,9 +104,9 @@ def chosen(body: Body, target: GpuTarget = A100, **symbols: int) -> Version:
         (4097, 1023, Mapping.BLOCKS, Home.REGISTERS, 256, 1),
         (4096, 4096, Mapping.BLOCKS, Home.REGISTERS, 256, 4),
         (64, 30_000, Mapping.BLOCKS, Home.SHARED, 256, 4),
-        (32, 750_000, Mapping.SPLIT, Home.SCRATCH, 256, 4),
-        (1, 1_000_000, Mapping.SPLIT, Home.SCRATCH, 256, 4),
-        (4096, 131_072, Mapping.BLOCKS, Home.SCRATCH, 256, 4),
+        (32, 750_000, Mapping.SPLIT, Home.SHARED, 256, 4),
+        (1, 1_000_000, Mapping.SPLIT, Home.SHARED, 256, 4),
+        (4096, 131_072, Mapping.SPLIT, Home.SHARED, 256, 4),
     ],
 )
 def test_rows_are_given_to_threads_by_their_shape(
@@ -114,7 +122,7 @@ def test_rows_are_given_to_threads_by_their_shape(
         (1000, 200, Mapping.WARPS),
         (1000, 2000, Mapping.BLOCKS),
         (1000, 20_000, Mapping.BLOCKS),
-        (1000, 200_000, Mapping.BLOCKS),
+        (1000, 200_000, Mapping.SPLIT),
         (10, 200_000, Mapping.SPLIT),
         (10, 20_000, Mapping.SPLIT),
     ],
@@ -125,9 +133,12 @@ def test_what_is_not_known_is_decided_at_launch(rows: int, length: int, mapping:
 
 
 def test_a_tile_goes_where_the_target_has_room_for_it() -> None:
-    homes = {t.arch: chosen(softmax(1000, 20_000), t).schedules[0].home for t in GpuTarget.all()}
-    assert homes["sm_75"] is Home.SCRATCH, "64 KiB do not hold 80,000 bytes"
-    assert {homes[a] for a in ("sm_70", "sm_80", "sm_90", "sm_120")} == {Home.SHARED}
+    mappings = {t.arch: chosen(softmax(1000, 20_000), t).schedules[0].mapping for t in GpuTarget.all()}
+    assert mappings["sm_75"] is Mapping.SPLIT, "64 KiB do not hold 80,000 bytes: some blocks hold a row together"
+    assert {mappings[a] for a in ("sm_70", "sm_80", "sm_90", "sm_120")} == {Mapping.BLOCKS}
+    early = {t.arch: chosen(early_softmax(1000, 20_000), t).schedules[0].home for t in GpuTarget.all()}
+    assert early["sm_75"] is Home.SCRATCH, "what may be overwritten is not loaded again"
+    assert {early[a] for a in ("sm_80", "sm_90")} == {Home.SHARED}
 
 
 def test_columns_are_cut_where_there_are_few() -> None:
@@ -267,6 +278,9 @@ def _mutants(parts: tuple[Part, ...]) -> Iterator[tuple[str, tuple[Part, ...]]]:
     for n, part in enumerate(parts):
         if isinstance(part, GridBarrier):
             yield f"without the barrier of the grid at {n}", parts[:n] + parts[n + 1 :]
+        elif isinstance(part, Waves):
+            for what, inner in _mutants(part.parts):
+                yield f"{what} of waves", (*parts[:n], replace(part, parts=inner), *parts[n + 1 :])
         else:
             for body in _without_each(part.body):
                 yield f"without a barrier of the block in {n}", (*parts[:n], replace(part, body=body), *parts[n + 1 :])
@@ -314,9 +328,11 @@ def test_the_verifier_names_what_is_wrong() -> None:
         _verify_with(schedules, variant=replace(version.variant, resident=False))
     with pytest.raises(BrokenInvariant, match="a multiprocessor holds 8 blocks, and not 16"):
         _verify_with(schedules, variant=replace(version.variant, blocks=16))
-    without = tuple(replace(p, body=p.body[1:]) if n == 2 else p for n, p in enumerate(version.parts))
+    (waves,) = version.parts
+    assert isinstance(waves, Waves)
+    without = tuple(replace(p, body=p.body[1:]) if n == 2 else p for n, p in enumerate(waves.parts))
     with pytest.raises(BrokenInvariant, match=r"FoldKept.*lanes keep pieces"):
-        _verify_with(schedules, parts=without)
+        _verify_with(schedules, parts=(replace(waves, parts=without),))
 
 
 def test_shared_memory_is_within_the_target() -> None:

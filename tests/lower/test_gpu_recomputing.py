@@ -9,7 +9,7 @@ import pytest
 
 from tests.lower.comparison import assert_near, same_bits
 from tests.lower.emulated import emulated, lowered_for_gpu
-from tests.lower.test_gpu import softmax
+from tests.lower.test_gpu import early_softmax, softmax
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.types import DType, TensorType, shape_of
 from tf_stitch.lower import interp
@@ -36,14 +36,6 @@ def masked_softmax(*dims: int | str) -> Body:
     t = b.apply("mul", x, mask)
     e = b.apply("exp", b.apply("sub", t, b.reduce("max", t, [-1], keep_dims=True)))
     return b.finish([b.apply("div", e, b.reduce("sum", e, [-1], keep_dims=True))])
-
-
-def early_result(*dims: int | str) -> Body:
-    """exp(x - max) is a result, too, which may be stored where x was."""
-    b = BodyBuilder(FUNCTIONS, REDUCERS)
-    x = b.input(TensorType(DType.F32, shape_of(*dims)))
-    e = b.apply("exp", b.apply("sub", x, b.reduce("max", x, [-1], keep_dims=True)))
-    return b.finish([e, b.apply("div", e, b.reduce("sum", e, [-1], keep_dims=True))])
 
 
 def streamed(nest: Nest) -> list[tuple[int, int]]:
@@ -78,7 +70,7 @@ def test_a_gpu_whose_arithmetic_is_slow_keeps_what_is_heavy() -> None:
 
 
 def test_inputs_are_not_read_again_once_a_result_may_be_in_their_place() -> None:
-    (nest,) = kernel_of(early_result("B", "N")).nests
+    (nest,) = kernel_of(early_softmax("B", "N")).nests
     early = [s for sweep in nest.sweeps[:-1] for s in sweep.elements if isinstance(s, Store)]
     assert any(s.access.buffer.place is Place.OUTPUT for s in early)
     assert recomputed(nest, A100) == nest

@@ -42,6 +42,7 @@ from tf_stitch.lower.gpu_launch import (
 )
 from tf_stitch.lower.gpu_schedule import (
     THREADS,
+    WIDEST,
     Built,
     GpuSchedule,
     GpuSchedules,
@@ -51,6 +52,7 @@ from tf_stitch.lower.gpu_schedule import (
     groups,
     rounded,
     scratch_of,
+    slot_bytes,
     tile_bytes,
     units_of,
 )
@@ -71,9 +73,12 @@ from tf_stitch.lower.gpu_steps import (
     RunSweep,
     Stage,
     Step,
+    Waves,
+    in_order,
     in_phases,
     with_block_barriers,
 )
+from tf_stitch.lower.gpu_waves import LEAST_ROOM, Kept, blocks_of_waves
 from tf_stitch.lower.kernel import (
     Kernel,
     Load,
@@ -175,14 +180,23 @@ def _version(
     kernel = replace(kernel, nests=tuple(a.nest for a in chosen))
     schedules = tuple(a.schedule for a in chosen)
     joints = {n: a.joint for n, a in enumerate(chosen) if a.joint is not None}
-    stages = [
-        _joint_stages(n, joints[n], a.schedule) if n in joints else _stages(n, a.nest, a.schedule)
-        for n, a in enumerate(chosen)
-    ]
-    joined = frozenset(n + 1 for n in joints)
     tiled = frozenset(n for n, a in enumerate(chosen) if a.nest.tiles and a.schedule.home is Home.SHARED)
-    parts = with_block_barriers(in_phases(kernel.nests, stages, sources_of(kernel), joined), tiled)
-    shared: Formula = _ZERO
+    waved = frozenset(n for n, a in enumerate(chosen) if a.levels)
+    blocks = 1 if tiled else target.blocks_together(THREADS, _registers(chosen), SHARED_RESERVE)
+    parts = _parts(kernel, chosen, joints, tiled, waved)
+    room = 0
+    if waved:
+        nests = [joints[n].nest if n in joints else nest for n, nest in enumerate(kernel.nests)]
+        slots = slot_bytes(parts, nests, schedules)
+        for blocks_ in range(blocks_of_waves(target, THREADS, blocks), 0, -1):
+            room = (target.shared_for(blocks_) - slots) // WIDEST * WIDEST
+            if room >= LEAST_ROOM:
+                blocks = blocks_
+                break
+        else:
+            waved, room = frozenset[int](), 0
+            parts = _parts(kernel, chosen, joints, tiled, waved)
+    shared: Formula = Dim(room)
     for n in sorted(tiled):
         bytes_ = tile_bytes(kernel.nests[n])
         shared = bytes_ if shared == _ZERO else Larger(shared, bytes_)
@@ -190,13 +204,40 @@ def _version(
         entry=kernel.name,
         conditions=conditions,
         units=_most_units(parts),
-        resident=any(isinstance(p, GridBarrier) for p in parts),
-        blocks=1 if tiled else target.blocks_together(THREADS, _registers(chosen), SHARED_RESERVE),
+        resident=any(isinstance(p, GridBarrier) for p in in_order(parts)),
+        blocks=blocks,
         threads=THREADS,
         shared=shared,
         scratch=total([rounded(size, 256) for _, size in scratch_of(kernel, schedules)]),
     )
-    return Version(variant, kernel, schedules, parts, wide, tuple(joints.items()))
+    kept = tuple((n, _kept(chosen[n], room)) for n in sorted(waved))
+    return Version(variant, kernel, schedules, parts, wide, tuple(joints.items()), kept)
+
+
+def _kept(chosen: Alternative, room: int) -> Kept:
+    """What pieces keep in so much of a block's shared memory; each tile begins at a whole vector."""
+    s = chosen.schedule
+    width, unit = (s.lanes, THREADS // s.lanes) if s.down else (1, s.lanes * s.vector)
+    return Kept(chosen.levels, room - WIDEST * len(chosen.levels[0].tiles), width, unit)
+
+
+def _parts(
+    kernel: Kernel,
+    chosen: Sequence[Alternative],
+    joints: dict[int, Joint],
+    tiled: frozenset[int],
+    waved: frozenset[int],
+) -> tuple[Part, ...]:
+    """What the blocks do. waved: the nests that go in waves."""
+    stages: list[list[list[Stage | Waves]]] = []
+    for n, a in enumerate(chosen):
+        if n in joints:
+            stages.append(_joint_stages(n, joints[n], a.schedule))
+        else:
+            its_own = _stages(n, a.nest, a.schedule)
+            stages.append(_in_waves(n, len(a.nest.sweeps), its_own) if n in waved else its_own)
+    joined = frozenset(n + 1 for n in joints)
+    return with_block_barriers(in_phases(kernel.nests, stages, sources_of(kernel), joined), tiled | waved)
 
 
 def _registers(chosen: Sequence[Alternative]) -> int:
@@ -236,7 +277,7 @@ def relaxed(schedules: GpuSchedules, target: GpuTarget, built: dict[str, Built])
 
 def _most_units(parts: Sequence[Part]) -> Formula:
     phases: list[list[Formula]] = [[]]
-    for part in parts:
+    for part in in_order(parts):
         if isinstance(part, GridBarrier):
             phases.append([])
         else:
@@ -261,7 +302,7 @@ def _parameters(kernel: Kernel, versions: Sequence[Version]) -> tuple[tuple[Para
 # -- stages ----------------------------------------------------------------------------------------------------
 
 
-def _stages(number: int, nest: Nest, s: GpuSchedule) -> list[list[Stage]]:
+def _stages(number: int, nest: Nest, s: GpuSchedule) -> list[list[Stage | Waves]]:
     """Of a nest; those that the grid need not wait between together."""
     units = units_of(nest, s)
     if s.mapping is Mapping.ELEMENTS:
@@ -300,7 +341,7 @@ def _of_pieces(s: GpuSchedule, reductions: Sequence[int]) -> list[Step]:
     return [FoldKept(r) for r in reductions]
 
 
-def _joint_stages(number: int, joint: Joint, s: GpuSchedule) -> list[list[Stage]]:
+def _joint_stages(number: int, joint: Joint, s: GpuSchedule) -> list[list[Stage | Waves]]:
     """Each row of a piece goes through all sweeps, the last of them the next nest's first."""
     nest, last = joint.nest, len(joint.nest.sweeps) - 1
     body: list[Step] = []
@@ -313,8 +354,8 @@ def _joint_stages(number: int, joint: Joint, s: GpuSchedule) -> list[list[Stage]
     return [[Stage(number, units_of(nest, s), steps)]]
 
 
-def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> list[list[Stage]]:
-    stages: list[list[Stage]] = []
+def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> list[list[Stage | Waves]]:
+    stages: list[list[Stage | Waves]] = []
     for sweep in range(len(nest.sweeps)):
         mine = _of(nest, sweep)
         needed = _read_in(nest, sweep)
@@ -331,6 +372,16 @@ def _split_stages(number: int, nest: Nest, s: GpuSchedule, units: Formula) -> li
         else:
             stages[-1].append(finish)
     return stages[1:] if s.joined else stages
+
+
+def _in_waves(number: int, sweeps: int, stages: Sequence[Sequence[Stage | Waves]]) -> list[list[Stage | Waves]]:
+    """The stages of a nest that is split, those with its sweeps in waves: they are the first of their phases."""
+    parts: list[Stage | GridBarrier] = []
+    for phase in stages[:sweeps]:
+        assert isinstance(phase[0], Stage)
+        parts += [*([GridBarrier()] if parts else []), phase[0]]
+    last = [stage for phase in stages[:sweeps] for stage in phase[1:]]
+    return [[Waves(number, tuple(parts)), *last], *map(list, stages[sweeps:])]
 
 
 def _read_in(nest: Nest, sweep: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, product
+from tf_stitch.lower.gpu_cut import levels
 from tf_stitch.lower.gpu_joining import Joint, joint
 from tf_stitch.lower.gpu_keeping import keeping_loads
 from tf_stitch.lower.gpu_launch import (
@@ -49,12 +50,13 @@ SHARED_RESERVE = 4096  # bytes: for what warps leave for each other
 
 @dataclass(frozen=True)
 class Alternative:
-    """A nest and how it may run where the conditions hold."""
+    """A nest and how it may run where the conditions hold. levels: of what its pieces keep (`gpu_cut`), if they do."""
 
     conditions: tuple[Condition, ...]
     nest: Nest
     schedule: GpuSchedule
     joint: Joint | None = None
+    levels: tuple[Nest, ...] = ()
 
 
 # -- alternatives ----------------------------------------------------------------------------------------------
@@ -103,21 +105,26 @@ def _rows(nest: Nest, kernel: Kernel, target: GpuTarget) -> list[Alternative]:
     long = GpuSchedule(Mapping.SPLIT, vector, THREADS, 0, piece, Home.SCRATCH)
     few = Condition(times(rows, Dim(2)), Dim(target.multiprocessors))
     again = recomputed(nest, target)
-    found += _where(few, again, long)
+    of_cut = levels(nest)
+    in_pieces = Alternative((), again, long)
+    if of_cut:
+        in_pieces = Alternative((), of_cut[-1], replace(long, home=Home.SHARED), levels=of_cut)
+    found += _where(few, in_pieces)
     limit = target.shared_bytes_of_block - SHARED_RESERVE
-    fits = Condition(tile_bytes(kept), Dim(limit))
-    if kept.tiles:
-        found += _where(fits, kept, replace(long, mapping=Mapping.BLOCKS, home=Home.SHARED))
-    found.append(Alternative((), again, replace(long, mapping=Mapping.BLOCKS)))
+    in_block = replace(long, mapping=Mapping.BLOCKS, home=Home.SHARED)
+    for tiled in (kept, *of_cut[:1]):
+        if tiled.tiles:
+            found += _where(Condition(tile_bytes(tiled), Dim(limit)), Alternative((), tiled, in_block))
+    found.append(in_pieces if of_cut else Alternative((), again, replace(long, mapping=Mapping.BLOCKS)))
     return _until_sure(found)
 
 
-def _where(condition: Condition, nest: Nest, schedule: GpuSchedule) -> list[Alternative]:
+def _where(condition: Condition, alternative: Alternative) -> list[Alternative]:
     """An alternative under a condition; under none where it is known to hold, and none where it is known not to."""
     small, large = condition.small, condition.large
     if isinstance(small, Dim) and isinstance(large, Dim) and small.is_static and large.is_static:
-        return [Alternative((), nest, schedule)] if condition.holds({}) else []
-    return [Alternative((condition,), nest, schedule)]
+        return [alternative] if condition.holds({}) else []
+    return [replace(alternative, conditions=(condition,))]
 
 
 def _until_sure(found: list[Alternative]) -> list[Alternative]:
@@ -133,8 +140,11 @@ def _columns(nest: Nest, target: GpuTarget) -> list[Alternative]:
         return [Alternative((), nest, GpuSchedule(Mapping.COLUMNS, 1, lanes))]
     piece = _piece(height, THREADS // lanes, shortest, _MOST_PIECES_DOWN)
     split = GpuSchedule(Mapping.COLUMNS_SPLIT, 1, lanes, 0, piece)
+    of_cut = levels(nest)
+    if of_cut:
+        return [Alternative((), of_cut[-1], replace(split, home=Home.SHARED), levels=of_cut)]
     many = Condition(Dim(2 * target.multiprocessors), groups(nest, lanes))
-    found = _where(many, nest, replace(split, mapping=Mapping.COLUMNS))
+    found = _where(many, Alternative((), nest, replace(split, mapping=Mapping.COLUMNS)))
     return _until_sure([*found, Alternative((), nest, split)])
 
 

@@ -4,6 +4,9 @@
     grid barrier                            parts of its sums          + barrier_ns
     phase 1         sweep 1 of x            reads x again, writes y    bytes / bandwidth
 
+Where pieces keep values in waves, a phase is that of all waves together: what is not kept counts again, and each wave
+has its barriers.
+
 Each sweep reads a buffer once, however many threads read it: what lies close together in time is in a cache. What two
 sweeps read is read twice, unless it is kept in a tile. A tile in registers or in shared memory costs nothing. So
 the bytes are those between the grid and memory where the L2 cache holds nothing for long: an upper bound.
@@ -18,11 +21,23 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tf_stitch.ir.types import Dim
-from tf_stitch.lower.gpu import scratch_of
+from tf_stitch.ir.types import Dim, product
 from tf_stitch.lower.gpu_launch import evaluate
-from tf_stitch.lower.gpu_schedule import Built, GpuSchedules, Home, Version, parts_name
-from tf_stitch.lower.gpu_steps import Combine, GridBarrier, Publish, PublishDown, RunFinish, RunSweep, Stage, Step, flat
+from tf_stitch.lower.gpu_schedule import Built, GpuSchedules, Home, Version, groups, parts_name, scratch_of
+from tf_stitch.lower.gpu_steps import (
+    Combine,
+    GridBarrier,
+    Publish,
+    PublishDown,
+    RunFinish,
+    RunSweep,
+    Stage,
+    Step,
+    Waves,
+    flat,
+    in_order,
+)
+from tf_stitch.lower.gpu_waves import Share, share_of
 from tf_stitch.lower.kernel import Buffer, Compute, Load, Nest, Place, Statement, Store
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.gpu_target import GpuTarget
@@ -66,6 +81,7 @@ class GpuCost:
     """The cost of one launch on one GPU.
 
     blocks: of `threads` that a multiprocessor holds. occupancy: which part of the threads that it can hold they are.
+    barriers: of the grid that a block waits at.
     ns: nanoseconds, launch and barriers included.
     """
 
@@ -75,15 +91,12 @@ class GpuCost:
     threads: int
     blocks: int
     occupancy: float
+    barriers: int
     ns: float
 
     @property
     def bytes(self) -> int:
         return sum(phase.bytes for phase in self.phases)
-
-    @property
-    def barriers(self) -> int:
-        return len(self.phases) - 1
 
 
 def gpu_cost(
@@ -103,12 +116,14 @@ def gpu_cost(
     if known is not None:
         shared = known.shared_bytes + evaluate(variant.shared, symbols)
         blocks = target.blocks_together(variant.threads, known.registers, shared)
-    phases = phases_of(version, symbols)
+    grid = max(1, variant.grid(symbols, target.multiprocessors))
+    phases = phases_of(version, symbols, grid)
+    barriers = barriers_of(version, symbols, grid)
     resident = blocks * target.multiprocessors
     spent = sum(_phase_ns(p, target, min(p.units, resident) * variant.threads) for p in phases)
-    ns = target.launch_ns + (len(phases) - 1) * target.barrier_ns + spent
+    ns = target.launch_ns + barriers * target.barrier_ns + spent
     occupancy = blocks * variant.threads / target.threads
-    return GpuCost(target.arch, variant.entry, phases, variant.threads, blocks, occupancy, ns)
+    return GpuCost(target.arch, variant.entry, phases, variant.threads, blocks, occupancy, barriers, ns)
 
 
 def _phase_ns(phase: Phase, target: GpuTarget, threads: int) -> float:
@@ -120,28 +135,77 @@ def _phase_ns(phase: Phase, target: GpuTarget, threads: int) -> float:
     return max(memory, phase.heavy / (target.heavy_per_ns * target.multiprocessors * reached))
 
 
-def phases_of(version: Version, symbols: Mapping[str, int]) -> tuple[Phase, ...]:
-    """What the blocks do from barrier to barrier, in numbers."""
+def phases_of(version: Version, symbols: Mapping[str, int], grid: int) -> tuple[Phase, ...]:
+    """What a grid of so many blocks does from barrier to barrier, in numbers."""
     parts = {name: evaluate(size, symbols) for name, size in scratch_of(version.kernel, version.schedules)}
     found: list[list[Stage]] = [[]]
-    for part in version.parts:
+    for part in in_order(version.parts):
         if isinstance(part, GridBarrier):
             found.append([])
         else:
             found[-1].append(part)
-    return tuple(_phase(version, stages, symbols, parts) for stages in found)
+    shares = _shares(version, symbols, grid)
+    return tuple(_phase(version, stages, symbols, parts, shares) for stages in found)
 
 
-def _phase(version: Version, stages: Sequence[Stage], symbols: Mapping[str, int], parts: Mapping[str, int]) -> Phase:
+def barriers_of(version: Version, symbols: Mapping[str, int], grid: int) -> int:
+    """How often a block of such a grid waits for all others."""
+    shares = _shares(version, symbols, grid)
+    found = 0
+    for part in version.parts:
+        times = shares[part.nest].waves if isinstance(part, Waves) else 1
+        found += times * sum(isinstance(p, GridBarrier) for p in in_order([part]))
+    return found
+
+
+def _shares(version: Version, symbols: Mapping[str, int], grid: int) -> dict[int, Share]:
+    """By the numbers of the nests that go in waves."""
+    found: dict[int, Share] = {}
+    for number, kept in version.kept:
+        nest, s = version.kernel.nests[number], version.schedules[number]
+        assert s.piece is not None
+        rows = evaluate(groups(nest, s.lanes) if s.down else product(nest.outer), symbols)
+        length = product(nest.inner).evaluate(symbols)
+        found[number] = share_of(kept, rows, length, evaluate(s.piece, symbols), grid)
+    return found
+
+
+def _phase(
+    version: Version,
+    stages: Sequence[Stage],
+    symbols: Mapping[str, int],
+    parts: Mapping[str, int],
+    shares: Mapping[int, Share],
+) -> Phase:
     traffic: list[Traffic] = []
-    heavy = 0
+    heavy = 0.0
+    kept = dict(version.kept)
     for stage in stages:
-        walk = _Walk(stage.nest, version.nest_of(stage), version.schedules[stage.nest].home, symbols)
+        home = version.schedules[stage.nest].home
+        levels = [(1.0, version.nest_of(stage))]
+        if stage.nest in kept:
+            levels = list(zip(shares[stage.nest].parts, kept[stage.nest].levels, strict=True))
+        walks = [(part, _Walk(stage.nest, nest, home, symbols)) for part, nest in levels]
         for step in flat(stage.body):
-            traffic.append(_crossing(version, stage, step, parts) or walk.traffic(step))
-            heavy += walk.heavy(step)
+            crossing = _crossing(version, stage, step, parts)
+            traffic.append(crossing or _together(stage.nest, [(part, w.traffic(step)) for part, w in walks]))
+            heavy += sum(part * w.heavy(step) for part, w in walks)
     units = sum(evaluate(stage.units, symbols) for stage in stages)
-    return Phase(tuple(t for t in traffic if t.bytes), units, heavy)
+    return Phase(tuple(t for t in traffic if t.bytes), units, round(heavy))
+
+
+def _together(nest: int, levels: Sequence[tuple[float, Traffic]]) -> Traffic:
+    """What levels move, each of which has a part of the elements."""
+
+    def summed(found: Iterable[tuple[float, Mapping[str, int]]]) -> dict[str, int]:
+        moved: dict[str, float] = {}
+        for part, traffic in found:
+            for name, count in traffic.items():
+                moved[name] = moved.get(name, 0.0) + part * count
+        return {name: round(count) for name, count in moved.items()}
+
+    read, written = ((part, t.read) for part, t in levels), ((part, t.written) for part, t in levels)
+    return Traffic(nest, summed(read), summed(written))
 
 
 def _crossing(version: Version, stage: Stage, step: Step, parts: Mapping[str, int]) -> Traffic | None:

@@ -49,7 +49,7 @@ def recomputed(nest: Nest, target: GpuTarget) -> Nest:
         return nest
     best, cost = nest, _picoseconds(nest, target)
     for _ in nest.tiles:
-        fewer = [_without(best, tile) for tile in best.tiles]
+        fewer = [without(best, tile) for tile in best.tiles]
         costs = [_picoseconds(n, target) for n in fewer]
         if not costs or min(costs) >= cost:
             break
@@ -80,7 +80,7 @@ def _varies(nest: Nest, s: Load | Store) -> bool:
     return s.access.buffer.place is Place.TILE or not rows or any(s.access.strides[n] != _ZERO for n in rows)
 
 
-def _without(nest: Nest, tile: Buffer) -> Nest:
+def without(nest: Nest, tile: Buffer) -> Nest:
     """The nest with the tile's value computed in each sweep that reads it."""
     elements = {s.name: s for s in _named(nest, in_rows=False) if not _is_load(s, tile)}
     rows = {s.name: s for s in _named(nest, in_rows=True)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.types import Dim, product
@@ -18,9 +18,14 @@ from tf_stitch.lower.gpu_launch import (
     total,
 )
 from tf_stitch.lower.gpu_steps import (
+    Deposit,
+    GridBarrier,
     Part,
     Stage,
+    flat,
+    in_order,
 )
+from tf_stitch.lower.gpu_waves import Kept
 from tf_stitch.lower.kernel import (
     Buffer,
     Kernel,
@@ -28,6 +33,7 @@ from tf_stitch.lower.kernel import (
     Reduction,
 )
 from tf_stitch.lower.nests import tiles_in_place
+from tf_stitch.plan.gpu_target import WARP
 
 _ZERO = Dim(0)
 THREADS = 256  # of a block
@@ -83,7 +89,8 @@ class Version:
     """A kernel as it is for some shapes: one entry of the source.
 
     kernel: with tiles for what is loaded again. schedules: of its nests. parts: what a block does.
-    wide: whether indices may pass 2^31. joints: by the number of the rows' nest.
+    wide: whether indices may pass 2^31. joints: by the number of the rows' nest. kept: what pieces keep in waves, by
+    the number of their nest.
     """
 
     variant: Variant
@@ -92,10 +99,16 @@ class Version:
     parts: tuple[Part, ...]
     wide: bool
     joints: tuple[tuple[int, Joint], ...] = ()
+    kept: tuple[tuple[int, Kept], ...] = ()
 
     def nest_of(self, stage: Stage) -> Nest:
-        """The nest that the stage is a part of: where it is joined with the next one, the joint one."""
-        return dict(self.joints)[stage.nest].nest if stage.nest in dict(self.joints) else self.kernel.nests[stage.nest]
+        """The nest that the stage is a part of."""
+        return self.whole(stage.nest)
+
+    def whole(self, number: int) -> Nest:
+        """A nest; where it is joined with the next one, the joint one."""
+        joint = dict(self.joints).get(number)
+        return joint.nest if joint else self.kernel.nests[number]
 
 
 @dataclass(frozen=True)
@@ -116,6 +129,19 @@ class GpuSchedules:
 
 
 # -- memory ----------------------------------------------------------------------------------------------------
+
+
+def slot_bytes(parts: Iterable[Part], nests: Sequence[Nest], schedules: Sequence[GpuSchedule]) -> int:
+    """Of shared memory that an entry declares: what threads leave for each other. nests: of each stage's number."""
+    found = 0
+    for part in in_order(parts):
+        if isinstance(part, GridBarrier):
+            continue
+        deposits = [step for step in flat(part.body) if isinstance(step, Deposit)]
+        count = THREADS if schedules[part.nest].down else THREADS // WARP
+        sizes = [nests[part.nest].reductions[d.reduction].dtype.size for d in deposits]
+        found += sum(-(-size * count // WIDEST) * WIDEST for size in sizes)
+    return found
 
 
 def rounded(size: Formula, unit: int) -> Formula:

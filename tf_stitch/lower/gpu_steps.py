@@ -23,7 +23,7 @@ next write to the same place. Shuffles within a warp (Fold) need none.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tf_stitch.lower.gpu_launch import Formula
@@ -156,7 +156,29 @@ class Stage:
     body: tuple[Step, ...]
 
 
-Part = Stage | GridBarrier
+@dataclass(frozen=True)
+class Waves:
+    """Stages of nest number `nest` with the barriers of the grid between them, gone through for some of its rows, then
+    for the next ones: as many at a time as the blocks of the grid keep on chip together (`lower.gpu_waves`).
+
+    What a wave leaves in scratch has a place of its own: no barrier is needed between a wave and the next one.
+    """
+
+    nest: int
+    parts: tuple[Stage | GridBarrier, ...]
+
+
+Part = Stage | GridBarrier | Waves
+
+
+def in_order(parts: Iterable[Part], times: int = 1) -> Iterator[Stage | GridBarrier]:
+    """Stages and barriers one after another; those of waves as often as `times` says."""
+    for part in parts:
+        if isinstance(part, Waves):
+            for _ in range(times):
+                yield from part.parts
+        else:
+            yield part
 
 
 def flat(body: Sequence[Step]) -> Iterator[Step]:
@@ -222,13 +244,21 @@ def with_block_barriers(parts: Sequence[Part], tiled: frozenset[int]) -> tuple[P
     A loop is gone through twice: its second time round begins where the first has ended.
     """
     state = SharedState(tiled)
-    found: list[Part] = []
-    for part in parts:
+
+    def barred(part: Stage | GridBarrier) -> Stage | GridBarrier:
         if isinstance(part, GridBarrier):
             state.wait()
+            return part
+        return replace(part, body=_barred(part.nest, part.body, state))
+
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, Waves):
+            for _ in range(2):
+                part = replace(part, parts=tuple(map(barred, part.parts)))
             found.append(part)
         else:
-            found.append(replace(part, body=_barred(part.nest, part.body, state)))
+            found.append(barred(part))
     return tuple(found)
 
 
@@ -252,7 +282,7 @@ def _barred(nest: int, body: tuple[Step, ...], state: SharedState) -> tuple[Step
 
 def in_phases(
     nests: Sequence[Nest],
-    stages: Sequence[Sequence[Sequence[Stage]]],
+    stages: Sequence[Sequence[Sequence[Stage | Waves]]],
     sources: Mapping[int, set[int]],
     joined: Container[int] = (),
 ) -> list[Part]:
@@ -263,7 +293,7 @@ def in_phases(
     it does. sources: `nests.sources_of`. joined: nests whose first sweep is part of the nest before.
     """
     phase_of: list[int] = []  # of each nest's last stage
-    phases: list[list[Stage]] = []
+    phases: list[list[Stage | Waves]] = []
     touched: list[tuple[set[Memory], set[Memory]]] = []
     for number, (nest, its_stages) in enumerate(zip(nests, stages, strict=True)):
         stores, reads = stored_by(nest, sources), read_by(nest)

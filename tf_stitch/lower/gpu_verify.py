@@ -5,6 +5,7 @@
     write: the block's in shared memory; the grid's in scratch, and for what one nest stores and another one touches;
   - what a reduction leaves is combined before it is read, by all threads of the row;
   - shared memory is within what a block of the target may have;
+  - where pieces keep values in waves, the levels of a nest do the same, and what is kept fits and is found again;
   - where blocks wait for each other, a multiprocessor holds as many as the version says;
   - a thread's vectors are at multiples of their size, and whole;
   - for every shape there is a version: the last has no conditions.
@@ -15,12 +16,12 @@ Loops are gone through twice, as the second time round meets what the first has 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tf_stitch.ir.types import ONE, Dim, product
 from tf_stitch.lower.gpu_alternatives import steps_between
-from tf_stitch.lower.gpu_launch import evaluate
-from tf_stitch.lower.gpu_schedule import THREADS, GpuSchedule, GpuSchedules, Home, Mapping, Version
+from tf_stitch.lower.gpu_launch import Condition, evaluate
+from tf_stitch.lower.gpu_schedule import THREADS, WIDEST, GpuSchedule, GpuSchedules, Home, Mapping, Version, slot_bytes
 from tf_stitch.lower.gpu_steps import (
     BlockBarrier,
     Collect,
@@ -38,9 +39,12 @@ from tf_stitch.lower.gpu_steps import (
     RunSweep,
     Stage,
     Step,
+    Waves,
     flat,
+    in_order,
 )
-from tf_stitch.lower.kernel import Load, Nest, Place, Reduced, Store
+from tf_stitch.lower.gpu_waves import Kept
+from tf_stitch.lower.kernel import Accumulate, Load, Nest, Place, Reduced, Statement, Store, Sweep
 from tf_stitch.lower.nests import Memory, read_by, scattered, sources_of, stored_by
 from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.plan.gpu_target import WARP, GpuTarget
@@ -63,12 +67,14 @@ def verify_gpu(schedules: GpuSchedules, target: GpuTarget) -> None:
     for version in schedules.versions:
         with naming(version.variant.entry):
             verify_kernel(version.kernel)
-            for number, (nest, schedule) in enumerate(zip(version.kernel.nests, version.schedules, strict=True)):
+            for number, schedule in enumerate(version.schedules):
                 with naming(f"nest {number}"):
-                    joint = dict(version.joints).get(number)
-                    whole = joint.nest if joint else nest
+                    whole = version.whole(number)
                     _verify_schedule(whole, schedule)
-                    _verify_steps(whole, schedule, [p for p in version.parts if _is_of(p, number)])
+                    _verify_steps(whole, schedule, [p for p in in_order(version.parts) if _is_of(p, number)])
+            for number, kept in version.kept:
+                with naming(f"nest {number}"):
+                    _verify_kept(number, kept, version)
             _verify_shared(version)
             _verify_grid(version)
             _verify_limits(version, target)
@@ -165,6 +171,47 @@ def _verify_known(nest: Nest, s: GpuSchedule, body: Sequence[Step], known: set[i
                 pass
 
 
+# -- waves -----------------------------------------------------------------------------------------------------
+
+
+def _verify_kept(number: int, kept: Kept, version: Version) -> None:
+    """Levels do the same, and what a thread keeps it finds again."""
+    s, nest, whole = version.schedules[number], version.kernel.nests[number], kept.levels[0]
+    waves = [p for p in version.parts if isinstance(p, Waves) and p.nest == number]
+    check(len(waves) == 1 and s.split, f"{s}: pieces that keep something go in waves")
+    stages = [p for p in waves[0].parts if isinstance(p, Stage)]
+    check({p.nest for p in stages} == {number}, "while a nest's pieces are kept, no other nest is at work")
+    check([p.units for p in stages] == [stages[0].units] * len(stages), "all sweeps of a wave have the same pieces")
+    check(kept.levels[-1] == nest and not nest.tiles, "at last nothing is kept")
+    check(s.home is Home.SHARED, f"{s}: what is kept is in shared memory")
+    for level, other in enumerate(kept.levels):
+        with naming(f"level {level}"):
+            check(other.tiles == whole.tiles[: len(whole.tiles) - level], "each level keeps a tile less")
+            for sweep, its_sweep in zip(nest.sweeps, other.sweeps, strict=True):
+                check(_effects(sweep) == _effects(its_sweep), "levels accumulate and store the same")
+            verify_kernel(replace(version.kernel, nests=_with(version.kernel.nests, number, other)))
+    unit = (THREADS // s.lanes, s.lanes) if s.down else (s.lanes * s.vector, 1)
+    check((kept.unit, kept.width) == unit, f"{s}: tiles end where all threads of the block have made a step")
+    for share in (0, kept.unit, 7 * kept.unit, 2**31):
+        places = kept.places(share)
+        check(sorted(places, reverse=True) == list(places), "of a later tile no more is kept")
+        check(all(p % kept.unit == 0 for p in places), "whole steps are kept")
+        bytes_ = sum(
+            -(-p * kept.width * t.dtype.size // WIDEST) * WIDEST for p, t in zip(places, whole.tiles, strict=True)
+        )
+        check(Condition(Dim(bytes_), version.variant.shared).holds({}), f"{bytes_} bytes are kept, more than there are")
+
+
+def _with(nests: tuple[Nest, ...], number: int, nest: Nest) -> tuple[Nest, ...]:
+    return (*nests[:number], nest, *nests[number + 1 :])
+
+
+def _effects(sweep: Sweep) -> list[Statement]:
+    """What a sweep leaves but for tiles."""
+    stores = [s for s in sweep.elements if isinstance(s, Store) and s.access.buffer.place is not Place.TILE]
+    return [*sweep.row, *(s for s in sweep.elements if isinstance(s, Accumulate)), *stores]
+
+
 # -- barriers --------------------------------------------------------------------------------------------------
 
 
@@ -183,8 +230,8 @@ def _verify_shared(version: Version) -> None:
         n
         for n, (nest, s) in enumerate(zip(version.kernel.nests, version.schedules, strict=True))
         if nest.tiles and s.home is Home.SHARED
-    }
-    for part in version.parts:
+    } | dict(version.kept).keys()
+    for part in in_order(version.parts, 2):
         if isinstance(part, GridBarrier):
             state = _Shared()
             continue
@@ -224,7 +271,7 @@ def _verify_grid(version: Version) -> None:
     read: dict[Memory, set[int]] = {}
     published: set[tuple[int, int]] = set()
     done: set[int] = set()  # nests that ran before, wholly or in part: theirs is the order that the kernel gives
-    for part in version.parts:
+    for part in in_order(version.parts, 2):
         if isinstance(part, GridBarrier):
             stored, read, published = {}, {}, set()
             continue
@@ -266,9 +313,10 @@ def _verify_sources(number: int, version: Version, done: set[int]) -> None:
 
 def _verify_limits(version: Version, target: GpuTarget) -> None:
     variant = version.variant
-    waits = any(isinstance(p, GridBarrier) for p in version.parts)
+    waits = any(isinstance(p, GridBarrier) for p in in_order(version.parts))
     check(variant.resident == waits, "blocks that wait for each other are on the GPU together")
-    static = static_shared_bytes(version)
+    nests = [version.whole(n) for n in range(len(version.kernel.nests))]
+    static = slot_bytes(version.parts, nests, version.schedules)
     check(static <= _STATIC_SHARED, f"{static} bytes of shared memory are declared")
     held = target.blocks_together(variant.threads, target.registers_for(variant.threads, variant.blocks), static)
     check(held >= variant.blocks > 0, f"a multiprocessor holds {held} blocks, and not {variant.blocks}")
@@ -278,16 +326,3 @@ def _verify_limits(version: Version, target: GpuTarget) -> None:
         if all(c.holds(symbols) for c in variant.conditions):
             bytes_ = static + evaluate(variant.shared, symbols)
             check(target.blocks_together(variant.threads, 32, bytes_) >= variant.blocks, f"{bytes_} bytes are too many")
-
-
-def static_shared_bytes(version: Version) -> int:
-    """Of what threads leave for each other."""
-    found = 0
-    for part in version.parts:
-        if isinstance(part, GridBarrier):
-            continue
-        nest, s = version.nest_of(part), version.schedules[part.nest]
-        deposits = [step for step in flat(part.body) if isinstance(step, Deposit)]
-        count = THREADS if s.down else THREADS // WARP
-        found += sum(-(-nest.reductions[d.reduction].dtype.size * count // 16) * 16 for d in deposits)
-    return found

@@ -20,15 +20,15 @@ _RESERVED = frozenset(
     begin begin_row call count end end_row n row state tiles width
 
     above at barrier column depth e element even group height index inside k lane p piece piece_length pieces scratch
-    shared thread together unit units whole_warp""".split()
+    last rows share shared thread together turn unit units wave waves whole_warp""".split()
 )
 _NUMBERED = re.compile(r"([ioqr]|partial)\d+")  # coordinates of loops, and accumulators
 # What the printers name after a buffer or a reduction.
-_ENDINGS = re.compile(r"_(at|down|kept|pack|part|piece|slots|totals|value|parts\d+|tiles\d+)$")
+_ENDINGS = re.compile(r"_(at|down|end|kept|pack|part|piece|places|slots|tile|totals|value|parts\d+|tiles\d+)$")
 # Functions of the prelude: a variable of the same name would hide them.
 _CALLED = frozenset(name for f in FUNCTIONS.values() for name in re.findall(r"[a-z_]\w*", f.cpp + f.cuda)) | frozenset(
     """load store load_strided store_strided splat convert to_mask round_to_f16 round_to_bf16 accumulator first
-    repeat iota load_constant load_fresh""".split()
+    repeat iota load_constant load_fresh across leave collect collect_down behind within smaller waves_of""".split()
 )
 _LONGEST = 40
 

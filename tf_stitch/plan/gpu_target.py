@@ -107,8 +107,7 @@ class GpuTarget:
         by_threads = self.threads // (warps * WARP)
         of_warp = _rounded(max(registers, 1) * WARP, _REGISTER_UNIT)
         by_registers = self.registers // _SIDES // of_warp * _SIDES // warps
-        newer = self.capability >= (8, 0)
-        of_block = _rounded(shared_bytes + (_KIB if newer else 0), 128 if newer else 256)
+        of_block = _rounded(shared_bytes + self._shared_of_system, self._shared_unit)
         by_shared = self.shared_bytes // of_block if of_block else self.blocks
         return min(self.blocks, by_threads, by_registers, by_shared)
 
@@ -118,6 +117,21 @@ class GpuTarget:
         of_side = -(-warps // _SIDES)
         of_warp = self.registers // _SIDES // of_side // _REGISTER_UNIT * _REGISTER_UNIT
         return min(self.registers_of_thread, of_warp // WARP)
+
+    def shared_for(self, blocks: int) -> int:
+        """The most bytes of shared memory that a block may have so that a multiprocessor holds this many blocks."""
+        of_block = self.shared_bytes // blocks // self._shared_unit * self._shared_unit
+        return min(self.shared_bytes_of_block, of_block - self._shared_of_system)
+
+    @property
+    def _shared_of_system(self) -> int:
+        """Bytes of each block."""
+        return _KIB if self.capability >= (8, 0) else 0
+
+    @property
+    def _shared_unit(self) -> int:
+        """Bytes that a block is given at a time."""
+        return 128 if self.capability >= (8, 0) else 256
 
 
 def _rounded(number: int, unit: int) -> int:

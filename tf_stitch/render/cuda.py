@@ -19,12 +19,13 @@ from tf_stitch.lower.gpu_schedule import (
     pieces,
     tiles_name,
 )
-from tf_stitch.lower.gpu_steps import GridBarrier, Stage
+from tf_stitch.lower.gpu_steps import GridBarrier, Stage, Waves
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
 from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.render.c_family import STORAGE, formula, headers
 from tf_stitch.render.cuda_functions import Functions
 from tf_stitch.render.cuda_statements import bare, indented, words
+from tf_stitch.render.cuda_waves import WavePrinter, waves_of
 from tf_stitch.toolchain.artifact import Source
 
 _SCRATCH_UNIT = 256
@@ -46,6 +47,7 @@ def _preamble(kernel: Kernel, schedules: GpuSchedules) -> list[str]:
     waits = any(v.variant.resident for v in schedules.versions)
     combines = any(nest.reductions for nest in nests) or any(v.kernel.scratch for v in schedules.versions)
     includes = ["core.h", *(["block.h"] if combines else []), *(["grid.h"] if waits else [])]
+    includes += ["waves.h"] if any(v.kept for v in schedules.versions) else []
     includes += headers([s for nest in nests for s in statements(nest)])
     return [
         f"// {kernel.name}: " + ", ".join(str(t) for t in kernel.outputs),
@@ -120,7 +122,7 @@ def _constant(kernel: Kernel) -> frozenset[int]:
 
 
 def _shared(version: Version) -> list[str]:
-    """Tiles in shared memory; those of different nests lie in the same place."""
+    """Tiles in shared memory; those of different nests lie in the same place. Where waves keep theirs they say."""
     lines: list[str] = []
     for nest, s in zip(version.kernel.nests, version.schedules, strict=True):
         if s.home is not Home.SHARED or not nest.tiles:
@@ -134,7 +136,7 @@ def _shared(version: Version) -> list[str]:
                     where = f"behind<{type_}, {_SHARED_UNIT}>({before.name}, {formula(before.size)})"
                 lines.append(f"{type_}* const {tile.name} = {where};")
             before = place[-1]
-    return ["extern __shared__ __align__(16) char shared[];", *lines] if lines else []
+    return ["extern __shared__ __align__(16) char shared[];", *lines] if lines or version.kept else []
 
 
 def _scratch(version: Version) -> list[str]:
@@ -165,23 +167,49 @@ def _scratch(version: Version) -> list[str]:
 
 
 def _stages(version: Version, functions: Functions) -> list[str]:
-    phases: list[list[Stage]] = [[]]
+    phases: list[list[Stage | Waves]] = [[]]
     for part in version.parts:
         if isinstance(part, GridBarrier):
             phases.append([])
         else:
             phases[-1].append(part)
-    lines: list[str] = []
+    lines = ["u32 turn = 0;"] if version.kept else []  # of the barrier: how many there are follows from the shape
     for number, phase in enumerate(phases):
         if number:
-            lines.append(f"grid_barrier(barrier, {(number - 1) % 2});")
-        called = [functions.call(stage) for stage in phase]
-        if len(phase) == 1 and called[0] is None:
-            alone = functions.printer(phase[0]).alone()
-            lines += alone if len(phases) == 1 else ["{", *indented(alone), "}"]
-            continue
+            lines.append(f"grid_barrier(barrier, {_turn(version, number - 1)});")
+        lines += _phase(version, functions, phase, alone=len(phases) == 1)
+    return lines
+
+
+def _turn(version: Version, before: int) -> str:
+    """Of the two words of the barrier, that of one which comes behind `before` others."""
+    return "turn++ % 2" if version.kept else str(before % 2)
+
+
+def _phase(version: Version, functions: Functions, phase: list[Stage | Waves], *, alone: bool) -> list[str]:
+    waves = [part for part in phase if isinstance(part, Waves)]
+    stages = [part for part in phase if isinstance(part, Stage)]
+    lines: list[str] = []
+    for part in waves:
+        lines += ["{", *indented(_waves(version, functions, part)), "}"]
+    called = [functions.call(stage) for stage in stages]
+    if len(stages) == 1 and called[0] is None:
+        only = functions.printer(stages[0]).alone()
+        return lines + (only if alone and not waves else ["{", *indented(only), "}"])
+    if stages:
         lines += ["{", "  i64 unit = blockIdx.x;"]
-        for stage, call in zip(phase, called, strict=True):
+        for stage, call in zip(stages, called, strict=True):
             lines += indented(functions.printer(stage).in_turn() if call is None else call)
         lines.append("}")
     return lines
+
+
+def _waves(version: Version, functions: Functions, waves: Waves) -> list[str]:
+    kept = dict(version.kept)[waves.nest]
+    parts: list[WavePrinter | str] = []
+    for part in waves.parts:
+        if isinstance(part, GridBarrier):
+            parts.append(f"grid_barrier(barrier, {_turn(version, 0)});")
+        else:
+            parts.append(functions.wave_printer(part, kept))
+    return waves_of(parts)

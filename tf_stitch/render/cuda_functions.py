@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import Dim
 from tf_stitch.lower.gpu_schedule import GpuSchedule, Home, Mapping, Version, parts_name, units_of
-from tf_stitch.lower.gpu_steps import Stage
+from tf_stitch.lower.gpu_steps import Stage, in_order
+from tf_stitch.lower.gpu_waves import Kept
 from tf_stitch.lower.kernel import Buffer, Load, Nest, Place, Reduction, statements
 from tf_stitch.render.c_family import STORAGE, dim
 from tf_stitch.render.cuda_nest import StagePrinter
 from tf_stitch.render.cuda_statements import indented
+from tf_stitch.render.cuda_waves import WavePrinter
 from tf_stitch.render.sharing import Form, forms_of
 
 
@@ -43,12 +45,12 @@ class Functions:
         self.index = "i64" if version.wide else "int"
         nests, schedules = version.kernel.nests, version.schedules
         self.stages: dict[int, list[Stage]] = {n: [] for n in range(len(nests))}
-        for part in version.parts:
+        for part in in_order(version.parts):
             if isinstance(part, Stage):
                 self.stages[part.nest].append(part)
         alone = frozenset(
             n for n, s in enumerate(schedules) if s.joined or (nests[n].tiles and s.home is not Home.REGISTERS)
-        )
+        ) | frozenset(dict(version.kept))
         keys = [(_alike(s), self._bodies(n), self._constants(nests[n])) for n, s in enumerate(schedules)]
         units = [s.vector if s.mapping is Mapping.ELEMENTS else 0 for s in schedules]
         self.forms, self.uses = forms_of(nests, keys, units, alone)
@@ -82,6 +84,11 @@ class Functions:
         """Of a stage where it stands."""
         nest, schedule = self.version.nest_of(stage), self.version.schedules[stage.nest]
         return StagePrinter(stage, nest, schedule, self.index, self.constant, dict(self.version.joints).get(stage.nest))
+
+    def wave_printer(self, stage: Stage, kept: Kept) -> WavePrinter:
+        """Of a stage that waves go through."""
+        nest, schedule = self.version.nest_of(stage), self.version.schedules[stage.nest]
+        return WavePrinter(stage, nest, schedule, self.index, self.constant, kept)
 
     def lines(self) -> list[str]:
         """The functions."""

@@ -479,21 +479,28 @@ class StagePrinter:
     # .. a sweep ................................................................................................
 
     def _sweep(self, number: int, piece: bool) -> list[str]:
-        sweep, s = self.nest.sweeps[number], self.schedule
-        lines = self.scope.scalars(sweep.row)
+        s = self.schedule
+        lines = self.scope.scalars(self.nest.sweeps[number].row)
         lines += [
             f"{register(r.dtype)} {r.name}_part = {self._neutral(r)};"
             for n, r in enumerate(self.nest.reductions)
             if r.sweep == number and n not in self.scope.down
         ]
+        return lines + self._elements_of(number, piece or s.split)
+
+    def _elements_of(self, number: int, in_piece: bool) -> list[str]:
+        """The elements of a sweep, of the thread's part of the unit."""
+        step = self._element(self.nest.sweeps[number].elements, "n")
+        return step if self.schedule.mapping is Mapping.ELEMENTS else self._along(step, in_piece)
+
+    def _element(self, elements: Sequence[Statement], linear: str) -> list[str]:
+        """A thread's step: what is done for element n, which is number `linear` of a tile."""
         inner, cut = self._inner()
-        turn = "k" if s.steps > 1 else ""
+        turn = "k" if self.schedule.steps > 1 else ""
         hoisted = self.scope.known.copy()
-        step = self._with_read(cut, self.scope.step(sweep.elements, inner, "n", turn))
+        step = self._with_read(cut, self.scope.step(elements, inner, linear, turn))
         self.scope.known = hoisted
-        if s.mapping is Mapping.ELEMENTS:
-            return lines + step
-        return lines + self._along(step, piece or (s.split and not piece))
+        return step
 
     def _inner(self) -> tuple[list[str], list[Values]]:
         """Coordinates of element n of the row, and the values that make them."""
@@ -506,19 +513,19 @@ class StagePrinter:
             rest = f"q{axis}"
         return [rest, *(f"i{axis}" for axis in range(1, len(self.nest.inner)))], cuts
 
-    def _along(self, step: list[str], in_piece: bool) -> list[str]:
-        """The loop along the row, or down the column."""
+    def _along(self, step: list[str], in_piece: bool, first: str = "begin", last: str = "end") -> list[str]:
+        """The loop along the row, or down the column; in a piece from `first` to `last`."""
         s = self.schedule
         lane = "lane" if s.mapping is Mapping.WARPS else "thread"
         if self.down:
-            start = "begin + depth" if in_piece else "depth"
-            end = "end" if in_piece else "height"
+            start = f"{first} + depth" if in_piece else "depth"
+            end = last if in_piece else "height"
             head = f"for ({self.index} n = {start}; n < {end}; n += {self.rows_of_threads}) {{"
             return ["#pragma unroll 4", head, *indented(step), "}"]
         vector = f" * {s.vector}" if s.vector > 1 else ""
         if not s.steps:
-            start = f"begin + {lane}{vector}" if in_piece else f"{lane}{vector}"
-            end = "end" if in_piece else self.length
+            start = f"{first} + {lane}{vector}" if in_piece else f"{lane}{vector}"
+            end = last if in_piece else self.length
             head = f"for ({self.index} n = {start}; n < {end}; n += {s.lanes * s.vector}) {{"
             return ["#pragma unroll 4", head, *indented(step), "}"]
         length = product(self.nest.inner)
