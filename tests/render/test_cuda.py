@@ -105,7 +105,7 @@ def test_a_wide_kernel_counts_in_64_bits() -> None:
     """The same numbers in both, where both may run; what may not is told apart by the shape."""
     kernel = body_kernel("softmax")
     texts = kernel.made.text.split('extern "C"')[1:]
-    assert ["const i64 row" in t for t in texts] == [False] * (len(texts) - 1) + [True]
+    assert ["const i64 row " in t for t in texts] == [False] * (len(texts) - 1) + [True]
     launch = kernel.made.schedules.launch
     assert launch.chosen({"B": SMALL // 100, "N": 99}).conditions
     assert not launch.chosen({"B": SMALL // 10, "N": 99}).conditions

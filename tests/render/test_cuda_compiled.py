@@ -11,7 +11,10 @@ from tests.golden.test_goldens import GOLDEN_FOR_GPU
 from tests.golden.test_goldens import HERE as GOLDENS
 from tests.lower.emulated import lowered_for_gpu
 from tests.lower.test_gpu import BODIES
+from tests.lower.test_gpu_waves import BODIES as WAVES
 from tf_stitch.lower.gpu import relaxed
+from tf_stitch.lower.gpu_launch import evaluate
+from tf_stitch.lower.gpu_residency import residency_problem
 from tf_stitch.lower.gpu_schedule import Built
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.render.cuda import render_cuda
@@ -49,7 +52,26 @@ def test_kernels_fit_without_spills(name: str, target: GpuTarget, compiler: Nvrt
     for variant in made.schedules.launch.variants:
         needs = found[variant.entry]
         assert needs.local_bytes == 0, f"{variant.entry} spills"
+        assert residency_problem(made.schedules.launch, found, target) is None
         assert target.blocks_together(variant.threads, needs.registers, needs.shared_bytes) >= variant.blocks
+
+
+@pytest.mark.parametrize("target", GpuTarget.all(), ids=lambda t: t.arch)
+@pytest.mark.parametrize("name", WAVES)
+def test_waves_fit_without_spills(name: str, target: GpuTarget, compiler: Nvrtc) -> None:
+    """With what they keep in shared memory, so that all blocks of a grid are on the GPU together."""
+    build, _ = WAVES[name]
+    made = lowered_for_gpu(build(), "kernel", target)
+    assert any(v.kept for v in made.schedules.versions)
+    found = _compiled(compiler, made.text, target.arch)
+    assert all(needs.local_bytes == 0 for needs in found.values())
+    assert residency_problem(made.schedules.launch, found, target) is None
+    for version in made.schedules.versions:
+        needs, variant = found[version.variant.entry], version.variant
+        for _, kept in version.kept:
+            bytes_ = needs.shared_bytes + evaluate(variant.shared, {})
+            assert target.blocks_together(variant.threads, needs.registers, bytes_) >= variant.blocks
+            assert kept.room <= evaluate(variant.shared, {})
 
 
 @pytest.mark.parametrize("name", GOLDEN_FOR_GPU)
@@ -74,5 +96,6 @@ def test_bounds_that_are_relaxed_hold(compiler: Nvrtc) -> None:
     for variant in schedules.launch.variants:
         needs = built[variant.entry]
         assert needs.spilled_bytes == 0
-        assert variant.blocks == target.blocks_together(variant.threads, needs.registers, needs.shared_bytes)
+        held = target.blocks_together(variant.threads, needs.registers, needs.shared_bytes)
+        assert variant.blocks <= held if evaluate(variant.shared, {}) else variant.blocks == held
     assert re.search(r"__launch_bounds__\(256, \d+\)", render_cuda(made.kernel, schedules).text)

@@ -98,7 +98,8 @@ MANY_NESTS = 6
 # Registers of a thread, assumed until the compiler has said how many it takes (`relaxed`): as a rule, and of kernels of
 # many nests or of elements that are much to hold.
 _REGISTERS = 64
-_MORE_REGISTERS = 80  # where nests are joined
+_MORE_REGISTERS = 80  # where nests are joined, or waves have more than `_OFTEN` elements to a vector
+_OFTEN = 4
 _MANY_REGISTERS = 128
 _MUCH = 64
 
@@ -251,7 +252,8 @@ def _registers(chosen: Sequence[Alternative]) -> int:
 
     if len(chosen) > MANY_NESTS or any(held(a) > _MUCH for a in chosen):
         return _MANY_REGISTERS
-    return _MORE_REGISTERS if any(a.joint for a in chosen) else _REGISTERS
+    more = any(a.joint or (a.levels and a.schedule.vector > _OFTEN) for a in chosen)
+    return _MORE_REGISTERS if more else _REGISTERS
 
 
 def relaxed(schedules: GpuSchedules, target: GpuTarget, built: dict[str, Built]) -> GpuSchedules:
