@@ -18,10 +18,12 @@ from tests.emulator.emulated import Module, compile_kernel
 from tests.emulator.kernels import WrongNumbers
 from tests.emulator.mutants import judge, mutants, table
 from tests.golden.clusters import BY_NAME, NAMED, Array, Named, arguments_of, traced
-from tests.lower.emulated import Emulated, LoweredForGpu, lowered_for_gpu
+from tests.lower.emulated import A100, Emulated, LoweredForGpu, lowered_for_gpu
 from tests.lower.test_gpu import BODIES
+from tests.lower.test_gpu_waves import gpu_with
 from tf_stitch.lower import interp
 from tf_stitch.lower.gpu_launch import Variant
+from tf_stitch.plan.gpu_target import GpuTarget
 
 # Rows that a warp has to itself, that a block has, that are cut into pieces: more of each than one block takes at once.
 _ROWS = ((13, 200), (5, 1023), (3, 4173), (2, 64))
@@ -47,6 +49,11 @@ _HARMLESS = {
 
 # The same of every kernel: a sum would be another one, which numbers tell.
 _FORGIVEN = {("guard", "piece % 32 == thread % 32"): "a largest, least, any or all does not mind a value twice"}
+# Of kernels for a GPU that keeps all rows of these sizes at a time.
+_IN_ONE_WAVE = {("clamp", "= first + wave < units ? first + wave : units;"): "the first wave is the last"}
+
+# Two of its blocks keep a row or two of these sizes, or some of a row.
+_SMALL = gpu_with(24)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Subject:
 
 
 @functools.cache
-def named_cluster(name: str) -> Subject:
+def named_cluster(name: str, target: GpuTarget = A100) -> Subject:
     named = BY_NAME[name]
     found = traced(name, named.dtypes[0])
     (cluster,) = found.clustering.clusters
@@ -72,7 +79,7 @@ def named_cluster(name: str) -> Subject:
         arguments = arguments_of(named, shape, named.dtypes[0])
         by_name = {t.op.name: a for t, a in zip(found.concrete.inputs, arguments, strict=True)}
         inputs.append([by_name[value.node] for value in cluster.inputs])
-    return Subject(name, lowered_for_gpu(cluster.body, name), tuple(inputs))
+    return Subject(name, lowered_for_gpu(cluster.body, name, target), tuple(inputs))
 
 
 def _shapes(named: Named) -> list[Mapping[str, int]]:
@@ -82,8 +89,8 @@ def _shapes(named: Named) -> list[Mapping[str, int]]:
 
 
 @functools.cache
-def handmade_body(name: str) -> Subject:
-    made = lowered_for_gpu(BODIES[name])
+def handmade_body(name: str, target: GpuTarget = A100) -> Subject:
+    made = lowered_for_gpu(BODIES[name], target=target)
     random = np.random.default_rng(1)
     inputs = []
     for sizes in _SIZES[name]:
@@ -136,7 +143,7 @@ class Trial:
                 raise WrongNumbers(f"{self.entry}: other results")
 
 
-def judged(subject: Subject, entry: str) -> None:
+def judged(subject: Subject, entry: str, forgiven: Mapping[tuple[str, str], str] = _FORGIVEN | _IN_ONE_WAVE) -> None:
     trial = Trial(subject, entry)
     if not trial.runs:
         return  # made for shapes that are too large to emulate
@@ -146,15 +153,27 @@ def judged(subject: Subject, entry: str) -> None:
     print("\n" + table(verdicts))
     assert verdicts, "there is something to leave out"
     escaped = [(verdict.mutant.kind, verdict.mutant.what) for verdict in verdicts if verdict.by is None]
-    escaped = [one for one in escaped if one not in _FORGIVEN]
+    escaped = [one for one in escaped if one not in forgiven]
     assert set(escaped) <= _HARMLESS.get(subject.name, {}).keys()
     assert len(escaped) == len(set(escaped))
 
 
 def test_long_rows_of_a_layer_norm():
-    """Rows in pieces, with barriers of the block and of the grid, tiles and partial results in scratch."""
-    subject = named_cluster("layer_norm")
-    judged(subject, next(v.entry for v in subject.made.schedules.launch.variants if v.resident))
+    """Rows in pieces that come in waves: barriers of the block and of the grid, tiles and partial results."""
+    subject = named_cluster("layer_norm", _SMALL)
+    judged(subject, next(v.variant.entry for v in subject.made.schedules.versions if v.kept), _FORGIVEN)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("name", ["softmax", "batch norm", "a softmax in the middle"])
+def test_waves_of_a_body(name: str):
+    subject = handmade_body(name, _SMALL)
+    found = [v.variant.entry for v in subject.made.schedules.versions if v.kept]
+    assert found
+    for entry in found:
+        judged(subject, entry, _FORGIVEN)
 
 
 @pytest.mark.slow
