@@ -130,10 +130,13 @@ def test_a_cluster_in_one_pass_moves_the_minimum():
 
 
 def test_what_is_read_again_counts_again():
-    found = counted(lambda x: x / tf.reduce_sum(tf.abs(x)), spec(3_000_000))
+    """More than the GPU keeps on chip; what it does keep is read once."""
+    found = counted(lambda x: x / tf.reduce_sum(tf.abs(x)), spec(300_000_000))
     assert found.kernels == 1
-    assert found.min_bytes == 2 * 3_000_000 * 4
-    assert 1.5 * found.min_bytes <= found.bytes < 1.51 * found.min_bytes
+    assert found.min_bytes == 2 * 300_000_000 * 4
+    assert 1.48 * found.min_bytes <= found.bytes < 1.5 * found.min_bytes
+    kept = counted(lambda x: x / tf.reduce_sum(tf.abs(x)), spec(3_000_000))
+    assert kept.min_bytes <= kept.bytes < 1.01 * kept.min_bytes
     assert found.barriers >= 1
 
 
