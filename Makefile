@@ -5,6 +5,7 @@
 # make demo    a model with and without stitching, side by side
 # make gpu-bundle   kernels to check and time on a machine with a GPU, in build/gpu-bundle
 # make venv-xla-gpu   jax, which compiles for GPUs that are not there, in .venv-xla-gpu: for python -m bench gpu
+# make venv-peers   ONNX Runtime and torch, in .venv-peers: for python -m bench peers
 # make clean   removes what was built
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -19,7 +20,9 @@ PYCUDA := build/pycuda
 XLA_GPU ?= .venv-xla-gpu
 JAX := 0.10.2
 
-.PHONY: venv test mutants zoo demo gpu-bundle venv-xla-gpu clean
+PEERS ?= .venv-peers
+
+.PHONY: venv test mutants zoo demo gpu-bundle venv-xla-gpu venv-peers clean
 .DELETE_ON_ERROR:
 
 venv: .venv/.native
@@ -85,7 +88,19 @@ $(XLA_GPU)/.installed: Makefile
 	  jax-cuda13-plugin==$(JAX) jax-cuda13-pjrt==$(JAX) nvidia-cuda-nvcc-cu12==12.9.86
 	@touch $@
 
+# About 3 GB, with TensorFlow for tf2onnx, as pinned in pyproject.toml. PyPI's torch brings CUDA along, 5 GB more: where
+# PyTorch's own index can be reached, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes pip take the build
+# for CPUs. inductor needs g++. TF_STITCH_PEERS tells the bench of another place than the default.
+venv-peers: $(PEERS)/.installed
+
+$(PEERS)/.installed: pyproject.toml Makefile
+	@echo "== $(PEERS): what pyproject.toml says of peers"
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install $$($(PEERS)/bin/python -c \
+	  'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"])')
+	@touch $@
+
 clean:
 	@echo "== removing .venv, build and caches"
-	rm -rf .venv .venv-xla-gpu build dist wheelhouse .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf .venv .venv-xla-gpu .venv-peers build dist wheelhouse .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,6 +17,8 @@ from bench.kernels import kernels
 from bench.models import models
 from bench.models_worker import worker as model_worker
 from bench.optimality import optimality
+from bench.peers import peers
+from bench.peers_own import peers_own
 from bench.planner import planner
 from bench.report import report
 from bench.worker import worker
@@ -33,6 +35,8 @@ bench.add_command(demo)
 bench.add_command(gpu)
 bench.add_command(gpu_bundle)
 bench.add_command(optimality)
+bench.add_command(peers)
+bench.add_command(peers_own)
 bench.add_command(planner)
 bench.add_command(kernels)
 bench.add_command(models)

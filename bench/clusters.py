@@ -30,19 +30,21 @@ KEEP_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
 }
 
+MALLOC = click.option(
+    "--malloc",
+    type=click.Choice(["default", "keep"]),
+    default="default",
+    show_default=True,
+    help="keep: malloc gives no memory back, for all alike.",
+)
+
 
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--quick", is_flag=True, help="One or two shapes a workload, less time each.")
 @click.option("--threads", default="1,2", show_default=True, help="Thread counts, with commas between.")
 @click.option("--json", "json_path", type=OUTPUT, help="Write the rows here.")
-@click.option(
-    "--malloc",
-    type=click.Choice(["default", "keep"]),
-    default="default",
-    show_default=True,
-    help="keep: malloc gives no memory back, for all three.",
-)
+@MALLOC
 def clusters(names: tuple[str, ...], quick: bool, threads: str, json_path: Path | None, malloc: str) -> None:
     """Cluster workloads under TensorFlow, XLA and tf_stitch, side by side (all, or those NAMED)."""
     counts = thread_counts(threads)

@@ -7,10 +7,13 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 LONGEST_SLICE = 64  # calls
+
+Slice = Callable[[int], tuple[float, float]]  # so many calls -> seconds of CPU and of wall time, a call
 
 
 @dataclass(frozen=True)
@@ -48,38 +51,45 @@ def cpu_seconds_of(call: Callable[[], object]) -> float:
 
 
 def interleaved(calls: Mapping[str, Callable[[], object]], effort: Effort) -> dict[str, Samples]:
-    """A B C, B C A, C A B, … until the budget is spent. A turn is a slice of some calls of one function."""
-    names = list(calls)
-    slice_calls = {name: _calls_in_a_slice(calls[name], effort.slice_s) for name in names}
-    samples = {name: Samples() for name in names}
-    end = time.perf_counter() + effort.budget_s
+    """Calls of this process, in turns."""
     gc.collect()
     gc.disable()
     try:
-        for done in range(effort.most_rounds):
-            if done >= effort.fewest_rounds and time.perf_counter() > end:
-                break
-            turn = done % len(names)
-            for name in names[turn:] + names[:turn]:
-                _measure(calls[name], slice_calls[name], samples[name])
+        return in_turns({name: partial(seconds_per_call, call) for name, call in calls.items()}, effort)
     finally:
         gc.enable()
+
+
+def in_turns(slices: Mapping[str, Slice], effort: Effort) -> dict[str, Samples]:
+    """A B C, B C A, C A B, … until the budget is spent. A turn is a slice of some calls of one function."""
+    names = list(slices)
+    slice_calls = {name: _calls_in_a_slice(slices[name], effort.slice_s) for name in names}
+    samples = {name: Samples() for name in names}
+    end = time.perf_counter() + effort.budget_s
+    for done in range(effort.most_rounds):
+        if done >= effort.fewest_rounds and time.perf_counter() > end:
+            break
+        turn = done % len(names)
+        for name in names[turn:] + names[:turn]:
+            cpu, wall = slices[name](slice_calls[name])
+            samples[name].cpu.append(cpu)
+            samples[name].wall.append(wall)
     return samples
 
 
-def _calls_in_a_slice(call: Callable[[], object], slice_s: float) -> int:
-    call()
-    start = time.perf_counter()
-    call()
-    return max(1, min(LONGEST_SLICE, round(slice_s / (time.perf_counter() - start))))
-
-
-def _measure(call: Callable[[], object], times: int, samples: Samples) -> None:
+def seconds_per_call(call: Callable[[], object], times: int) -> tuple[float, float]:
+    """Of CPU, and of wall time."""
     cpu, wall = time.process_time(), time.perf_counter()
     for _ in range(times):
         call()
-    samples.wall.append((time.perf_counter() - wall) / times)
-    samples.cpu.append((time.process_time() - cpu) / times)
+    taken = time.perf_counter() - wall
+    return (time.process_time() - cpu) / times, taken / times
+
+
+def _calls_in_a_slice(timed: Slice, slice_s: float) -> int:
+    timed(1)
+    _, wall = timed(1)
+    return max(1, min(LONGEST_SLICE, round(slice_s / wall)))
 
 
 @dataclass(frozen=True)
