@@ -105,6 +105,7 @@ class Worker:
         finally:
             timer.cancel()
         if not line:
+            process.wait()  # or the next question would go to who is dying
             raise Refused(f"no answer after {limit_s:.0f} s" if overdue.is_set() else self._last_words(process))
         answer: Answer = json.loads(line)
         if _REFUSED in answer:
@@ -148,7 +149,6 @@ class Worker:
         return self._process
 
     def _last_words(self, process: subprocess.Popen[str]) -> str:
-        code = process.wait()
         self._errors.seek(0)
         said = [line.strip() for line in self._errors if line.strip()]
-        return f"the process ended with {code}: {said[-1] if said else 'it said nothing'}"[:_LONGEST_REASON]
+        return f"the process ended with {process.returncode}: {said[-1] if said else 'it said nothing'}"[:_LONGEST_REASON]
