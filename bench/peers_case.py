@@ -3,8 +3,8 @@
 case.json       names of inputs and outputs, and what is said below
 arguments.npz   of a chain: x, then each copy's fresh ones, then those that all copies share
 right.npz       TensorFlow's outputs of the first copy, then its x after the chain, if there are more copies
-graph.pb        the copy as a GraphDef with constants folded         (not for a SavedModel)
-graph.json      the same for who has no TensorFlow, with constants.npz
+graph.pb        the copy as a GraphDef with constants folded
+graph.json      the same for who has no TensorFlow, with constants.npz; not of a model
 """
 
 from __future__ import annotations
@@ -25,21 +25,20 @@ T = TypeVar("T")
 class Exported:
     """inputs, outputs: names of what one copy reads and returns. fresh: how many arguments each copy has of its own.
 
-    saved_model: path and signature, where the case is one.
+    whole: the case is a model, one call, and nothing is taken off.
     """
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     copies: int = 1
     fresh: int = 0
-    saved_model: tuple[str, str] | None = None
+    whole: bool = False
 
     @staticmethod
     def read(directory: Path) -> Exported:
         said = json.loads((directory / "case.json").read_text())
         names = {k: tuple(said.pop(k)) for k in ("inputs", "outputs")}
-        saved_model = said.pop("saved_model")
-        return Exported(**names, saved_model=tuple(saved_model) if saved_model else None, **said)
+        return Exported(**names, **said)
 
     def write(self, directory: Path) -> None:
         (directory / "case.json").write_text(json.dumps(asdict(self)))

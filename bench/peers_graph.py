@@ -16,22 +16,46 @@ from bench.peers_case import write_arrays
 _OPTIMIZERS = ("function", "constfold", "dependency")
 
 
-def export(function: Callable[..., Any], arguments: Sequence[np.ndarray], directory: Path) -> tuple[Any, Any]:
-    """Writes graph.pb, graph.json and constants.npz; returns the names of inputs and outputs."""
-    specs = [tf.TensorSpec(a.shape, a.dtype) for a in arguments]
-    concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
+Names = tuple[tuple[str, ...], tuple[str, ...]]  # of inputs, of outputs
+
+
+def export(function: Callable[..., Any], arguments: Sequence[np.ndarray], directory: Path) -> Names:
+    """Writes graph.pb, graph.json and constants.npz."""
+    concrete = _concrete(function, arguments)
     definition = _optimized(concrete)
     (directory / "graph.pb").write_bytes(definition.SerializeToString())
+    names = _names(concrete)
+    _write_json(definition, names, directory)
+    return names
+
+
+def export_model(function: Callable[..., Any], arguments: Sequence[np.ndarray], directory: Path) -> Names:
+    """Writes graph.pb alone, with variables as constants."""
+    from tensorflow.python.framework import convert_to_constants  # pyright: ignore[reportMissingImports]
+
+    frozen = convert_to_constants.convert_variables_to_constants_v2(_concrete(function, arguments))
+    (directory / "graph.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
+    return _names(frozen)
+
+
+def _concrete(function: Callable[..., Any], arguments: Sequence[np.ndarray]) -> Any:
+    specs = [tf.TensorSpec(a.shape, a.dtype) for a in arguments]
+    return tf.function(function, autograph=False).get_concrete_function(*specs)
+
+
+def _names(concrete: Any) -> Names:
+    return tuple(tensor.name for tensor in concrete.inputs), tuple(tensor.name for tensor in concrete.outputs)
+
+
+def _write_json(definition: Any, names: Names, directory: Path) -> None:
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
     operations = graph.get_operations()  # in the order of their edges
     constants = [op for op in operations if op.type == "Const"]
     write_arrays(directory / "constants.npz", [tf.make_ndarray(op.get_attr("value")) for op in constants])
     nodes = [_node(op) for op in operations if op.type not in ("Const", "Placeholder")]
-    names = [tensor.name for tensor in concrete.inputs], [tensor.name for tensor in concrete.outputs]
     said = {"inputs": names[0], "outputs": names[1], "nodes": nodes, "constants": [f"{op.name}:0" for op in constants]}
     (directory / "graph.json").write_text(json.dumps(said))
-    return names
 
 
 def _optimized(concrete: Any) -> Any:

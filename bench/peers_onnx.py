@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from bench.peers_case import Exported
 from bench.peers_protocol import Answer, Refused, reason
 
 OPSET = 18  # the newest that tf2onnx writes
-LONGEST_S = 600
 
 
 def convert(directory: str, to: str) -> Answer:
@@ -26,10 +23,7 @@ def convert(directory: str, to: str) -> Answer:
     if not path.exists():
         case = Exported.read(Path(directory))
         partial = path.with_suffix(".partial")
-        if case.saved_model is None:
-            _convert_graph(Path(directory), case, partial)
-        else:
-            _convert_saved_model(*case.saved_model, partial)
+        _convert_graph(Path(directory), case, partial)
         _refuse_invalid(partial)
         partial.rename(path)
         _write_empty(path)
@@ -67,20 +61,6 @@ def _erfc(graph: Any, node: Any, name: str, _arguments: object) -> None:
     graph.make_node(
         "Sub", [one.output[0], erf.output[0]], name=name, outputs=node.output, shapes=[shape], dtypes=[dtype]
     )
-
-
-def _convert_saved_model(model: str, signature: str, path: Path) -> None:
-    options = ["--saved-model", model, "--signature_def", signature, "--opset", str(OPSET), "--output", str(path)]
-    run = subprocess.run(
-        [sys.executable, "-m", "tf2onnx.convert", *options],
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_S,
-        check=False,
-    )
-    if run.returncode or not path.exists():
-        said = [line for line in run.stderr.splitlines() if line.strip()]
-        raise Refused(f"tf2onnx: {said[-1] if said else f'ended with {run.returncode}'}")
 
 
 def _refuse_invalid(path: Path) -> None:

@@ -31,7 +31,7 @@ def prepared(directory: Path, onnx: Path, threads: int) -> Calls:
         # x of the first copy has been written over since.
         one = _alone(case, _session(onnx, threads), arguments, like)
     write_arrays(directory / "ort.npz", [*one, *(last[:1] if case.copies > 1 else ())])
-    if case.saved_model is not None:
+    if case.whole:
         return {"ort": chain}
     empty = _Chain(case, _session(empty_of(onnx), threads), arguments, (np.zeros(1, like[0].dtype),), False)
     empty()

@@ -77,7 +77,7 @@ def _prepared_workload(name: str, shape: tuple[int, ...], directory: Path) -> tu
     case = Exported(copies=copies, fresh=workload.fresh_count)
     ones = (arrays[0], *case.rest_of_copy(0, arrays))
     inputs, outputs = peers_graph.export(one_copy, ones, directory)
-    replace(case, inputs=tuple(inputs), outputs=tuple(outputs)).write(directory)
+    replace(case, inputs=inputs, outputs=outputs).write(directory)
     write_arrays(directory / "arguments.npz", arrays)
     arguments, first = ([tf.constant(a) for a in kind] for kind in (arrays, ones))
 
@@ -99,22 +99,23 @@ def _prepared_workload(name: str, shape: tuple[int, ...], directory: Path) -> tu
 def _prepared_model(name: str, size: tuple[int, ...], directory: Path) -> tuple[Calls, Answer]:
     import tensorflow as tf
 
-    from bench import baselines
+    from bench import baselines, peers_graph
     from bench.baselines import Way
     from bench.workloads.models import ALL
 
     model = ALL[name]
-    path, arrays = str(model.path()), model.inputs(size=size)
-    loaded = tf.saved_model.load(path)
-    signature = loaded.signatures[model.signature]
-    outputs = tuple(sorted(signature.structured_outputs))
-    Exported(tuple(arrays), outputs, saved_model=(path, model.signature)).write(directory)
-    write_arrays(directory / "arguments.npz", list(arrays.values()))
-    arguments = [tf.constant(a) for a in arrays.values()]
+    arrays = model.inputs(size=size)
+    loaded = tf.saved_model.load(str(model.path()))
 
     def run(*tensors: Any) -> list[Any]:
+        # By way of the model: its variables live only as long as it does.
         made = loaded.signatures[model.signature](**dict(zip(arrays, tensors, strict=True)))
-        return [made[output] for output in outputs]
+        return [made[name] for name in sorted(made)]
+
+    inputs, outputs = peers_graph.export_model(run, list(arrays.values()), directory)
+    Exported(inputs, outputs, whole=True).write(directory)
+    write_arrays(directory / "arguments.npz", list(arrays.values()))
+    arguments = [tf.constant(a) for a in arrays.values()]
 
     def way_prepared(way: Way) -> Calls:
         compiled = way.compiled(run)

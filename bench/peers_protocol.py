@@ -151,4 +151,6 @@ class Worker:
     def _last_words(self, process: subprocess.Popen[str]) -> str:
         self._errors.seek(0)
         said = [line.strip() for line in self._errors if line.strip()]
-        return f"the process ended with {process.returncode}: {said[-1] if said else 'it said nothing'}"[:_LONGEST_REASON]
+        return f"the process ended with {process.returncode}: {said[-1] if said else 'it said nothing'}"[
+            :_LONGEST_REASON
+        ]

@@ -26,7 +26,7 @@ Form = Callable[..., Any]
 def prepared(directory: Path) -> Calls:
     """Calls of a chain, and of all of it but the copies; what it computes goes to torch.npz, as right.npz is."""
     case = Exported.read(directory)
-    if case.saved_model is not None:
+    if case.whole:
         raise Refused("whole models are not mapped to torch")
     arguments = [torch.from_numpy(a) for a in read_arrays(directory / "arguments.npz")]
     step = torch.compile(function_of(directory), dynamic=False)
@@ -101,9 +101,8 @@ def _plain(function: Form) -> Form:
     return lambda _, *operands: function(*operands)
 
 
-def _bounded(which: str) -> Form:
-    """minimum or maximum, where one operand may be a number."""
-    both, clamp = getattr(torch, f"{which}imum"), getattr(torch, f"clamp_{which}")
+def _bounded(both: Form, clamp: Form) -> Form:
+    """both: of two tensors. clamp: of a tensor and a number."""
 
     def bounded(_: Attributes, a: Any, b: Any) -> Any:
         if isinstance(a, float | int):
@@ -225,8 +224,8 @@ _ELEMENTWISE: dict[str, Form] = {
 
 FORMS: dict[str, Form] = {
     **{op: _plain(function) for op, function in _ELEMENTWISE.items()},
-    "Maximum": _bounded("max"),
-    "Minimum": _bounded("min"),
+    "Maximum": _bounded(torch.maximum, torch.clamp_min),
+    "Minimum": _bounded(torch.minimum, torch.clamp_max),
     "L2Loss": lambda _, x: torch.square(x).sum() * 0.5,
     "Mean": _reduced(torch.mean),
     "Sum": _reduced(torch.sum),

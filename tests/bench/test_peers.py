@@ -100,9 +100,9 @@ def test_each_copy_gets_its_own_arguments_and_the_shared_ones():
     assert Exported().rest_of_copy(0, ["x", "mask"]) == ("mask",)
 
 
-@pytest.mark.parametrize("saved_model", [None, ("/models/bert", "serving_default")])
-def test_a_case_is_read_as_it_was_written(tmp_path, saved_model):
-    case = Exported(("x:0", "bias:0"), ("y:0",), 16, 1, saved_model)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_case_is_read_as_it_was_written(tmp_path, whole):
+    case = Exported(("x:0", "bias:0"), ("y:0",), 16, 1, whole)
     case.write(tmp_path)
     assert Exported.read(tmp_path) == case
 
