@@ -44,24 +44,21 @@ START_S, PREPARE_S, SLICE_S = 120, 900, 300  # the longest that an answer may ta
 @MALLOC
 def peers(names: tuple[str, ...], quick: bool, threads: str, json_path: Path | None, malloc: str) -> None:
     """tf_stitch beside ONNX Runtime and torch.compile (all clusters and models, or those NAMED)."""
-    counts = thread_counts(threads)
-    python = _python()
+    counts, python = thread_counts(threads), _python()
     console, log = Console(), Console(stderr=True, highlight=False)
+    effort = timing.QUICK if quick else timing.FULL
     rows: list[Row] = []
     versions: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as directory:
         for count in counts:
             with Processes(python, count, malloc) as processes:
                 versions |= processes.versions()
-                cases = processes.cases(names, quick)
-                for name, shape in cases:
-                    rows.append(
-                        measure(processes, name, shape, Path(directory), timing.QUICK if quick else timing.FULL)
-                    )
+                for name, shape in processes.cases(names, quick):
+                    rows.append(measure(processes, name, shape, Path(directory), effort))
                     log.print(peers_table.log_line(rows[-1]), markup=False, soft_wrap=True)
+                    if json_path is not None:  # all of it takes an hour, and may be interrupted
+                        results.write(json_path, rows, summary(rows, versions, malloc))
     of_all = summary(rows, versions, malloc)
-    if json_path is not None:
-        results.write(json_path, rows, of_all)
     peers_table.show(console, rows, of_all)
     if of_all["disagreeing"]:
         sys.exit(DISAGREEMENT)
@@ -104,8 +101,12 @@ class Processes:
     def cases(self, names: tuple[str, ...], quick: bool) -> list[tuple[str, list[int]]]:
         """Raises:
         click.UsageError: for a name that is neither a workload's nor a model's.
+        click.ClickException: where not even TensorFlow can be started.
         """
-        found = self.own.ask("cases", limit_s=START_S, names=names, quick=quick)
+        try:
+            found = self.own.ask("cases", limit_s=START_S, names=names, quick=quick)
+        except Refused as refused:
+            raise click.ClickException(str(refused)) from refused
         if found["unknown"]:
             raise click.UsageError(f"no {', '.join(found['unknown'])}; there are: {', '.join(found['known'])}")
         return [(name, shape) for name, shape in found["cases"]]
@@ -142,20 +143,18 @@ def _prepared(processes: Processes, name: str, shape: list[int], of_case: Path, 
         answer = own.ask("prepare", limit_s=PREPARE_S, name=name, shape=shape, directory=where)
     except Refused as refused:  # without TensorFlow's outputs there is nothing to compare with
         return _Ready(absent=dict.fromkeys(WAYS, str(refused)))
-    ready = _Ready(own.slices(answer["calls"], SLICE_S), absent=answer["absent"], copies=answer["copies"])
+    slices = own.slices(answer["calls"], SLICE_S)
+    ready = _Ready(slices, answer["errors"], answer["absent"], answer["copies"])
     onnx = directory / f"{name}-{'x'.join(map(str, shape))}.onnx"
     for peer in PEERS:
         try:
             if peer == "ort":
                 processes.others["onnx"].ask("convert", limit_s=PREPARE_S, directory=where, to=str(onnx))
-            worker = processes.others[peer]
-            calls = worker.ask("prepare", limit_s=PREPARE_S, directory=where, onnx=str(onnx))["calls"]
-            ready.slices.update(worker.slices(calls, SLICE_S))
+            answer = processes.others[peer].ask("prepare", limit_s=PREPARE_S, directory=where, onnx=str(onnx))
+            ready.errors[peer] = own.ask("compare", limit_s=PREPARE_S, directory=where, name=peer)["error"]
+            ready.slices.update(processes.others[peer].slices(answer["calls"], SLICE_S))
         except Refused as refused:
             ready.absent[peer] = str(refused)
-    for way in WAYS[1:]:
-        if way not in ready.absent:
-            ready.errors[way] = own.ask("compare", limit_s=PREPARE_S, directory=where, name=way)["error"]
     return ready
 
 

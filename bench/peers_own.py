@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.peers_case import Arrays, Exported, read_arrays, write_arrays
 from bench.peers_protocol import Answer, Calls, reason, serve, timed
+
+if TYPE_CHECKING:  # TensorFlow, which the command line does without
+    from bench.baselines import Way
 
 
 @click.command(name="_peers_own", hidden=True)
@@ -45,7 +48,7 @@ def cases(names: list[str], quick: bool) -> Answer:
 
 
 def prepared(name: str, shape: tuple[int, ...], directory: Path) -> tuple[Calls, Answer]:
-    """Calls of both ways, and of all of them but the copies; why one cannot be measured; how many copies there are.
+    """Calls of both ways, and of all of them but the copies; tf_stitch's error, or why it cannot be measured.
 
     Leaves the case in the directory for others; what TensorFlow says is right.
     """
@@ -65,8 +68,7 @@ def compare(directory: str, name: str) -> Answer:
 def _prepared_workload(name: str, shape: tuple[int, ...], directory: Path) -> tuple[Calls, Answer]:
     import tensorflow as tf
 
-    from bench import baselines, peers_graph
-    from bench.baselines import Way
+    from bench import peers_graph
     from bench.workloads import chain
     from bench.workloads.clusters import find
 
@@ -93,14 +95,13 @@ def _prepared_workload(name: str, shape: tuple[int, ...], directory: Path) -> tu
             f"{way.name} empty": lambda: chained.empty(*arguments),
         }
 
-    return _both(way_prepared, copies, [way for way in baselines.ways() if way.name != "xla"])
+    return _both(way_prepared, directory, copies)
 
 
 def _prepared_model(name: str, size: tuple[int, ...], directory: Path) -> tuple[Calls, Answer]:
     import tensorflow as tf
 
-    from bench import baselines, peers_graph
-    from bench.baselines import Way
+    from bench import peers_graph
     from bench.workloads.models import ALL
 
     model = ALL[name]
@@ -122,25 +123,29 @@ def _prepared_model(name: str, size: tuple[int, ...], directory: Path) -> tuple[
         write_arrays(directory / _file(way.name), _arrays(compiled(*arguments)))
         return {way.name: lambda: compiled(*arguments)}
 
-    return _both(way_prepared, 1, [way for way in baselines.ways() if way.name != "xla"])
+    return _both(way_prepared, directory, 1)
 
 
-def _both(way_prepared: Callable[[Any], Calls], copies: int, ways: list[Any]) -> tuple[Calls, Answer]:
+def _both(way_prepared: Callable[[Way], Calls], directory: Path, copies: int) -> tuple[Calls, Answer]:
+    """TensorFlow, then tf_stitch, without which TensorFlow's figures are worth having all the same."""
+    from bench import baselines
     from bench.baselines import Absent
 
-    calls: Calls = {}
+    tensorflow, _, stitch = baselines.ways()
+    assert not isinstance(tensorflow, Absent)
+    calls = way_prepared(tensorflow)
     absent: dict[str, str] = {}
-    for way in ways:
+    errors: dict[str, float] = {}
+    if isinstance(stitch, Absent):
+        absent[stitch.name] = stitch.reason
+    else:
         try:
-            if isinstance(way, Absent):
-                absent[way.name] = way.reason
-            else:
-                calls |= way_prepared(way)
-        except Exception as error:  # TensorFlow's figures are worth having alone
-            if way.name == "tf":
-                raise
-            absent[way.name] = reason(error)
-    return calls, {"copies": copies, "absent": absent}
+            made = way_prepared(stitch)
+            errors[stitch.name] = compare(str(directory), stitch.name)["error"]
+            calls |= made
+        except Exception as error:  # noqa: BLE001
+            absent[stitch.name] = reason(error)
+    return calls, {"copies": copies, "absent": absent, "errors": errors}
 
 
 def _file(way: str) -> str:

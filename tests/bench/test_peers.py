@@ -1,3 +1,4 @@
+import contextlib
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from bench import baselines, peers, peers_own, peers_rows, peers_table
 from bench.__main__ import bench
+from bench.baselines import Absent
 from bench.peers_case import Exported, read_arrays, write_arrays
 from bench.peers_protocol import ROOT, Lost, Refused, Worker
 from bench.timing import Effort, Samples
@@ -126,13 +128,13 @@ def test_a_case_that_is_handed_on_has_tensorflows_outputs(tmp_path, monkeypatch,
     lstm = find("lstm_pointwise")
     monkeypatch.setattr(type(lstm), "copies", lambda *_: copies)
     calls, answer = peers_own.prepared("lstm_pointwise", (3, 20), tmp_path)
-    assert answer == {"copies": copies, "absent": {}}
+    assert (answer["copies"], answer["absent"], list(answer["errors"])) == (copies, {}, ["stitch"])
+    assert answer["errors"]["stitch"] < 1e-6
     assert list(calls) == ["tf", "tf empty", "stitch", "stitch empty"]
     case = Exported.read(tmp_path)
     assert (len(case.inputs), len(case.outputs), case.copies, case.fresh) == (3, 2, copies, 1)
     right = read_arrays(tmp_path / "right.npz")
     assert [a.shape for a in right] == [(3, 20)] * (2 if copies == 1 else 3)
-    assert peers_own.compare(str(tmp_path), "stitch")["error"] < 1e-6
     write_arrays(tmp_path / "wrong.npz", [right[0] + 1e-3, *right[1:]])
     assert peers_own.compare(str(tmp_path), "wrong")["error"] > 1e-4
 
@@ -241,7 +243,8 @@ class Double:
 
 def processes(**changes):
     def double(name, calls=(), **answers):
-        prepared = {"prepare": {"calls": [c + e for c in calls for e in ("", " empty")], "copies": 1, "absent": {}}}
+        prepared = {"calls": [c + e for c in calls for e in ("", " empty")], "copies": 1}
+        prepared = {"prepare": prepared | {"absent": {}, "errors": {"stitch": 0.0}}}
         return Double(name, prepared | {"compare": {"error": 0.0}, "convert": {}} | answers)
 
     made = {
@@ -282,11 +285,48 @@ def test_a_peer_that_dies_while_it_is_measured_leaves_the_others(tmp_path):
     assert made["ort_ms"] > 0
 
 
+def test_outputs_that_cannot_be_compared_are_not_measured(tmp_path):
+    own = processes().own
+    own.answers["compare"] = Refused("ValueError: shapes (3,) and (4,)")
+    made = measured(tmp_path, own=own)
+    assert made["absent"] == dict.fromkeys(("ort", "torch"), "ValueError: shapes (3,) and (4,)")
+    assert made["ort_ms"] is made["torch_ms"] is None
+    assert made["stitch_ms"] > 0
+
+
 def test_without_tensorflow_there_is_a_row_with_the_reason(tmp_path):
     made = measured(tmp_path, own=Double("own", {"prepare": Refused("FetchError: no such package")}))
     assert set(made["absent"]) == set(peers_rows.WAYS)
     assert made["stitch_ms"] is None
     assert made["max_err"] == {}
+
+
+@pytest.fixture
+def measured_by_doubles(monkeypatch, python_is_there):
+    made = processes()
+    monkeypatch.setattr(peers, "Processes", lambda *_: contextlib.nullcontext(made))
+    made.versions = dict
+    made.cases = lambda names, quick: [(name, [4, 8]) for name in names]
+    return made
+
+
+@pytest.fixture
+def python_is_there(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    monkeypatch.setenv(peers.ENVIRONMENT, str(tmp_path))
+
+
+@pytest.mark.parametrize(("error", "code"), [(1e-7, 0), (0.5, peers.DISAGREEMENT)])
+def test_exit_codes_and_the_file(measured_by_doubles, tmp_path, error, code):
+    measured_by_doubles.own.answers["compare"] = {"error": error}
+    out = tmp_path / "rows.json"
+    outcome = CliRunner().invoke(bench, ["peers", "a", "b", "--quick", "--threads", "1,2", "--json", str(out)])
+    assert outcome.exit_code == code, outcome.output
+    document = json.loads(out.read_text())
+    assert document["schema"] == 1
+    assert [r["workload"] for r in document["rows"]] == ["a", "b"] * 2
+    assert document["summary"].keys() >= {"geomean_ort_over_stitch", "absent", "ahead", "cpu", "date", "command_line"}
 
 
 def test_without_the_environment_the_remedy_is_named(monkeypatch, tmp_path):
@@ -332,8 +372,8 @@ for directory in map(Path, sys.argv[1:]):
 @pytest.mark.slow
 def test_every_workload_is_the_same_in_torch_and_in_onnx_runtime_where_it_converts(python, tmp_path, monkeypatch):
     monkeypatch.setattr(type(WORKLOADS[0]), "copies", lambda *_: 1)
-    (tensorflow, *_) = baselines.ways()
-    monkeypatch.setattr(baselines, "ways", lambda: (tensorflow,))
+    tensorflow, xla, _ = baselines.ways()
+    monkeypatch.setattr(baselines, "ways", lambda: (tensorflow, xla, Absent("stitch", "has tests of its own")))
     directories = [tmp_path / workload.name for workload in WORKLOADS]
     for workload, directory in zip(WORKLOADS, directories, strict=True):
         directory.mkdir()
