@@ -149,13 +149,21 @@ def _prepared(processes: Processes, name: str, shape: list[int], of_case: Path, 
     for peer in PEERS:
         try:
             if peer == "ort":
-                processes.others["onnx"].ask("convert", limit_s=PREPARE_S, directory=where, to=str(onnx))
-            answer = processes.others[peer].ask("prepare", limit_s=PREPARE_S, directory=where, onnx=str(onnx))
+                _convert(processes.others["onnx"], where, onnx, answer["whole"])
+            calls = processes.others[peer].ask("prepare", limit_s=PREPARE_S, directory=where, onnx=str(onnx))["calls"]
             ready.errors[peer] = own.ask("compare", limit_s=PREPARE_S, directory=where, name=peer)["error"]
-            ready.slices.update(processes.others[peer].slices(answer["calls"], SLICE_S))
+            ready.slices.update(processes.others[peer].slices(calls, SLICE_S))
         except Refused as refused:
             ready.absent[peer] = str(refused)
     return ready
+
+
+def _convert(worker: Worker, where: str, onnx: Path, whole: bool) -> None:
+    try:
+        worker.ask("convert", limit_s=PREPARE_S, directory=where, to=str(onnx))
+    finally:
+        if whole:  # tf2onnx keeps 12 GB of BERT
+            worker.stop()
 
 
 def _python() -> Path:

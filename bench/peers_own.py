@@ -95,7 +95,7 @@ def _prepared_workload(name: str, shape: tuple[int, ...], directory: Path) -> tu
             f"{way.name} empty": lambda: chained.empty(*arguments),
         }
 
-    return _both(way_prepared, directory, copies)
+    return _both(way_prepared, directory, copies, whole=False)
 
 
 def _prepared_model(name: str, size: tuple[int, ...], directory: Path) -> tuple[Calls, Answer]:
@@ -123,10 +123,10 @@ def _prepared_model(name: str, size: tuple[int, ...], directory: Path) -> tuple[
         write_arrays(directory / _file(way.name), _arrays(compiled(*arguments)))
         return {way.name: lambda: compiled(*arguments)}
 
-    return _both(way_prepared, directory, 1)
+    return _both(way_prepared, directory, 1, whole=True)
 
 
-def _both(way_prepared: Callable[[Way], Calls], directory: Path, copies: int) -> tuple[Calls, Answer]:
+def _both(way_prepared: Callable[[Way], Calls], directory: Path, copies: int, whole: bool) -> tuple[Calls, Answer]:
     """TensorFlow, then tf_stitch, without which TensorFlow's figures are worth having all the same."""
     from bench import baselines
     from bench.baselines import Absent
@@ -145,7 +145,7 @@ def _both(way_prepared: Callable[[Way], Calls], directory: Path, copies: int) ->
             calls |= made
         except Exception as error:  # noqa: BLE001
             absent[stitch.name] = reason(error)
-    return calls, {"copies": copies, "absent": absent, "errors": errors}
+    return calls, {"copies": copies, "whole": whole, "absent": absent, "errors": errors}
 
 
 def _file(way: str) -> str:

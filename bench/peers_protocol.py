@@ -116,7 +116,8 @@ class Worker:
         """What `timing.in_turns` takes. A slice raises Lost where the worker does."""
         return {name: partial(self._slice, name, limit_s) for name in names}
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Gives back what the process holds; the next question starts another."""
         if self._process is not None:
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):
@@ -126,6 +127,9 @@ class Worker:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+    def close(self) -> None:
+        self.stop()
         self._errors.close()
 
     def _slice(self, name: str, limit_s: float, times: int) -> tuple[float, float]:

@@ -78,6 +78,13 @@ def test_who_does_not_answer_is_killed(worker):
     assert worker.ask("say", limit_s=60, what="again")["said"] == "again"
 
 
+def test_who_is_stopped_starts_anew(worker):
+    first = worker.ask("say", limit_s=60, what="")["process"]
+    worker.stop()
+    worker.stop()
+    assert worker.ask("say", limit_s=60, what="")["process"] != first
+
+
 def test_a_slice_is_timed_by_the_worker(worker):
     slices = worker.slices(["short", "long"], 60)
     cpu, wall = slices["long"](3)
@@ -220,7 +227,9 @@ class Double:
     """A worker of this process."""
 
     def __init__(self, name, answers, dies=False):
-        self.name, self.answers, self.dies, self.asked = name, answers, dies, []
+        self.name, self.answers, self.dies = name, answers, dies
+        self.asked = []
+        self.stopped = 0
 
     def ask(self, what, **_):
         self.asked.append(what)
@@ -237,14 +246,14 @@ class Double:
 
         return dict.fromkeys(names, run)
 
-    def close(self):
-        pass
+    def stop(self):
+        self.stopped += 1
 
 
 def processes(**changes):
     def double(name, calls=(), **answers):
         prepared = {"calls": [c + e for c in calls for e in ("", " empty")], "copies": 1}
-        prepared = {"prepare": prepared | {"absent": {}, "errors": {"stitch": 0.0}}}
+        prepared = {"prepare": prepared | {"whole": False, "absent": {}, "errors": {"stitch": 0.0}}}
         return Double(name, prepared | {"compare": {"error": 0.0}, "convert": {}} | answers)
 
     made = {
@@ -274,6 +283,16 @@ def test_what_cannot_be_converted_is_not_given_to_onnx_runtime(tmp_path):
     assert made["absent"] == {"ort": "tf2onnx has no form of Erfc"}
     assert made["torch_ms"] > 0
     assert ort.asked == []
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("convert", [{}, Refused("no such op")])
+def test_what_converting_a_model_took_is_given_back(tmp_path, whole, convert):
+    made = processes()
+    made.own.answers["prepare"]["whole"] = whole
+    made.others["onnx"].answers["convert"] = convert
+    peers.measure(made, "bert", [1, 128], tmp_path, TWO_ROUNDS)
+    assert made.others["onnx"].stopped == whole
 
 
 def test_a_peer_that_dies_while_it_is_measured_leaves_the_others(tmp_path):
