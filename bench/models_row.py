@@ -191,5 +191,7 @@ def _notes(first: Row) -> Iterable[str]:
     error, output = first["errors"]["stitch"]
     if error and output:
         yield f"stitch differs most in {output!r}, by {error:.1e}"
+    if first["left_out"]:
+        yield f"not compared, as they are 0 but for rounding: {', '.join(first['left_out'])}"
     if first["fallbacks"]:
         yield f"{first['fallbacks']} of {first['stitch_ops']} StitchOps fell back"

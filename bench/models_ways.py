@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
-from bench import models_errors
 from bench.models_case import Case
-
-TRAINING_STEPS = 3  # that are compared
 
 Arrays = dict[str, np.ndarray]
 Call = Callable[[], dict[str, Any]]
@@ -82,45 +79,6 @@ def ways(case: Case, names: Sequence[str]) -> Iterator[Way]:
     for number, name in enumerate(names):
         copy = load(case, first.start) if number and case.mode == "train" else first
         yield Way(name, copy, COMPILED[name](copy.step))
-
-
-def arrays_of(outputs: Mapping[str, Any]) -> Arrays:
-    return {name: tensor.numpy() for name, tensor in outputs.items()}
-
-
-def differences(found: Mapping[str, Way], case: Case, right: Arrays | None) -> dict[str, tuple[float, str]]:
-    """Way → its largest error, and the output that has it. right: outputs in float64; None: TensorFlow's own."""
-    if case.mode == "train":
-        return _training_differences(found)
-    outputs = {name: arrays_of(way()) for name, way in found.items()}
-    return {name: models_errors.worst(o, outputs["tf"] if right is None else right) for name, o in outputs.items()}
-
-
-def _training_differences(found: Mapping[str, Way]) -> dict[str, tuple[float, str]]:
-    """Of losses, gradients and variables over some steps, from TensorFlow's. A step at a time: gradients are large.
-
-    Raises:
-      TrainingError: where a step changes no variable.
-    """
-    worst: dict[str, tuple[float, str]] = dict.fromkeys(found, (0.0, ""))
-    for way in found.values():
-        way.loaded.start_again()
-    for _ in range(TRAINING_STEPS):
-        right = arrays_of(found["tf"]())
-        for name, way in found.items():
-            if name != "tf":
-                worst[name] = max(worst[name], models_errors.worst(arrays_of(way()), right))
-    right = _variables(found["tf"])
-    if all(np.array_equal(a, b) for a, b in zip(right.values(), found["tf"].loaded.start, strict=True)):
-        raise TrainingError(f"{TRAINING_STEPS} steps changed no variable; the signature has to assign to them.")
-    for name, way in found.items():
-        if name != "tf":
-            worst[name] = max(worst[name], models_errors.worst(_variables(way), right))
-    return worst
-
-
-def _variables(way: Way) -> Arrays:
-    return {f"variable {i}: {v.name}": v.numpy() for i, v in enumerate(way.loaded.variables)}
 
 
 # ---- how a step is compiled ---------------------------------------------------------------------------------

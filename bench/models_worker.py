@@ -107,7 +107,7 @@ def turns(
     right: an .npz with the outputs in float64. profile: a directory for traces. hlo: whether XLA may compile once more,
     for its share of compute. first_is_cold: the first way gives what `cold` does, too, before another one is loaded.
     """
-    from bench import models_bytes, models_ways
+    from bench import models_bytes, models_differences, models_ways
 
     measured = Case(**case)
     found: dict[str, models_ways.Way] = {}
@@ -125,7 +125,8 @@ def turns(
                     raise
                 result["refused"][way.name] = sentence(error)
     if look:
-        result["errors"] = models_ways.differences(found, measured, _loaded(right))
+        compared = models_differences.differences(found, measured, _loaded(right))
+        result |= {"errors": compared.worst, "left_out": sorted(compared.left_out)}
     for way in found.values():
         way.loaded.start_again()
     samples = timing.interleaved(dict(found), effort(found, quick))

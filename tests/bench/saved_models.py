@@ -48,14 +48,17 @@ class Texts(tf.Module):
         return {"y": y, "text": tf.strings.as_string(tf.cast(tf.round(x), tf.int32))}
 
 
-def training(rate=0.1, attached=True):
-    """A step of gradient descent. attached: whether the saved object has the variables."""
+def training(rate=0.1, attached=True, ignored=False):
+    """A step of gradient descent. attached: whether the saved object has the variables. ignored: a variable without
+    influence."""
     weights = [tf.Variable(tf.ones([WIDTH, 8]) * 0.1, name="w"), tf.Variable(tf.zeros([8]), name="b")]
+    if ignored:
+        weights.append(tf.Variable(tf.ones([1]) * 0.3, name="ignored"))
 
     @tf.function(input_signature=[tf.TensorSpec([None, WIDTH], tf.float32)])
     def serve(x):
         with tf.GradientTape() as tape:
-            y = tf.nn.softmax(tf.matmul(x, weights[0]) + weights[1])
+            y = tf.nn.softmax(sum(weights[1:], tf.matmul(x, weights[0])))
             loss = tf.reduce_mean(tf.square(y - 0.5 * tf.tanh(x[:, :8])))
         gradients = tape.gradient(loss, weights)
         for weight, gradient in zip(weights, gradients, strict=True):

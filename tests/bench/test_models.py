@@ -11,7 +11,16 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from bench import models, models_bytes, models_measure, models_process, models_row, models_ways, models_worker
+from bench import (
+    models,
+    models_bytes,
+    models_differences,
+    models_measure,
+    models_process,
+    models_row,
+    models_ways,
+    models_worker,
+)
 from bench.__main__ import bench
 from bench.models_process import Failure
 from bench.timing import Effort
@@ -197,16 +206,28 @@ def test_variables_are_compared(tmp_path):
     def wrong(**inputs):
         outputs = stitch.function(**inputs)
         calls.append(outputs)
-        if len(calls) == models_ways.TRAINING_STEPS:
+        if len(calls) == models_differences.STEPS:
             stitch.loaded.variables[0].assign_add(tf.ones_like(stitch.loaded.variables[0]))
         return outputs
 
-    right, _ = models_ways.differences(found, case, None)["stitch"]
+    right, _ = models_differences.differences(found, case, None).worst["stitch"]
     assert right < 1e-6
     found["stitch"] = dataclasses.replace(stitch, function=wrong)
-    error, where = models_ways.differences(found, case, None)["stitch"]
+    error, where = models_differences.differences(found, case, None).worst["stitch"]
     assert error > 0.5
     assert where.startswith("variable 0")
+
+
+def test_what_is_only_rounding_is_left_out(tmp_path):
+    """A softmax ignores a number that is added to all that it sees, so its gradient is 0, but for rounding."""
+    found = loaded_ways(
+        case := case_of(saved(training(ignored=True), tmp_path / "net-train"), tmp_path, mode="train"), "tf", "stitch"
+    )
+    compared = models_differences.differences(found, case, None)
+    assert {"gradient/2"} <= compared.left_out <= {"gradient/2", "variable 2: ignored:0"}
+    assert compared.worst["stitch"][0] < 1e-5
+    plain = case_of(saved(training(), tmp_path / "plain-train"), tmp_path, mode="train")
+    assert not models_differences.differences(loaded_ways(plain, "tf", "stitch"), plain, None).left_out
 
 
 def test_each_way_trains_its_own_copy(tmp_path):

@@ -1,0 +1,94 @@
+"""How far the ways are apart: outputs of an inference from a reference, of a training step all that it makes.
+
+A training step is compared over a few steps of each way's own copy, from the same variables: losses, gradients, then
+the variables. Some tensors are 0 but for rounding: the gradient of a bias in front of a softmax or a batch norm, and
+what Adam keeps of it. No two programs agree on a digit of them, TensorFlow with itself does not when its variables
+are nudged by a rounding; that is how they are found, and they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bench import models_errors, models_ways
+from bench.models_case import Case
+from bench.models_ways import Arrays, TrainingError, Way
+
+STEPS = 3
+# A tensor of which a nudge changes so much, relative to its largest value, has no digit that is right.
+_NO_DIGIT = 0.1
+_ROUNDING = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """worst: way → the largest error, and the output that has it. left_out: tensors that are 0 but for rounding."""
+
+    worst: dict[str, tuple[float, str]]
+    left_out: frozenset[str] = field(default_factory=frozenset)
+
+
+def differences(found: Mapping[str, Way], case: Case, right: Arrays | None) -> Differences:
+    """right: the outputs in float64; None: TensorFlow's are right, as they are of training.
+
+    Raises:
+      TrainingError: where a training step changes no variable.
+    """
+    if case.mode == "train":
+        return _of_training(found, case)
+    outputs = {name: _arrays(way()) for name, way in found.items()}
+    return Differences(
+        {name: models_errors.worst(o, outputs["tf"] if right is None else right) for name, o in outputs.items()}
+    )
+
+
+def _of_training(found: Mapping[str, Way], case: Case) -> Differences:
+    """A step of all at a time: gradients are large."""
+    nudged = _nudged(found["tf"], case)
+    others = {name: way for name, way in found.items() if name != "tf"}
+    worst: dict[str, tuple[float, str]] = dict.fromkeys(found, (0.0, ""))
+    left_out: set[str] = set()
+
+    def compare(right: Arrays, beside: Arrays, outputs: Mapping[str, Arrays]) -> None:
+        unsteady = {name for name in right if models_errors.error(beside[name], right[name]) >= _NO_DIGIT}
+        left_out.update(unsteady)
+        for name, arrays in outputs.items():
+            of_way = models_errors.worst(_without(arrays, unsteady), _without(right, unsteady))
+            worst[name] = max(worst[name], of_way)
+
+    for way in found.values():
+        way.loaded.start_again()
+    for _ in range(STEPS):
+        compare(_arrays(found["tf"]()), _arrays(nudged()), {name: _arrays(way()) for name, way in others.items()})
+    right = _variables(found["tf"])
+    if all(np.array_equal(a, b) for a, b in zip(right.values(), found["tf"].loaded.start, strict=True)):
+        raise TrainingError(f"{STEPS} steps changed no variable; the signature has to assign to them.")
+    compare(right, _variables(nudged), {name: _variables(way) for name, way in others.items()})
+    return Differences(worst, frozenset(left_out))
+
+
+def _nudged(way: Way, case: Case) -> Way:
+    """The same way on a copy, each of whose numbers is a rounding up or down of what it was."""
+    copy = models_ways.load(case, way.loaded.start)
+    random = np.random.default_rng(0)
+    for variable, value in zip(copy.variables, copy.start, strict=True):
+        if value.dtype.kind == "f":
+            signs = random.integers(0, 2, value.shape) * 2 - 1
+            variable.assign((value * (1 + _ROUNDING * signs)).astype(value.dtype))
+    return Way("nudged", copy, models_ways.COMPILED["tf"](copy.step))
+
+
+def _arrays(outputs: Mapping[str, Any]) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+def _without(arrays: Arrays, names: set[str]) -> Arrays:
+    return {name: array for name, array in arrays.items() if name not in names}
+
+
+def _variables(way: Way) -> Arrays:
+    return {f"variable {i}: {v.name}": v.numpy() for i, v in enumerate(way.loaded.variables)}
