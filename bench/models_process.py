@@ -50,7 +50,8 @@ def run(task: str, asked: dict[str, Any], cache: Path, timeout_s: float) -> Resu
                 process.kill()
                 return Failure(f"not ready after {timeout_s:.0f} s")
         if process.returncode == 0 and result_at.exists():
-            return json.loads(result_at.read_text())
+            result = json.loads(result_at.read_text())
+            return Failure(result["failed"]) if "failed" in result else result
         said.seek(0)
         return Failure(_last_words(process.returncode, said.read()))
 

@@ -25,7 +25,6 @@ from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 from bench.kernel_rule import Kind, kind_of_op
 
 _STEP = "bench step"
-_STEPS = 3  # traced, of which the fastest is looked at
 _EVERY_OP = 3  # the tracer's level, at which cheap ops are in the trace too
 _END = "end: "  # XLA's name of the moment when a kernel that other threads ran was ready
 
@@ -59,14 +58,14 @@ class Step:
         return tuple(o for o in self.operations if o.kind in (Kind.COMPUTE, Kind.MEMORY))
 
 
-def traced(call: Callable[[], object], kinds: Mapping[str, Kind] | None = None) -> Step:
-    """The fastest of some calls. kinds: of the instructions of a program of XLA, for one that XLA runs."""
+def traced(call: Callable[[], object], times: int = 3, *, kinds: Mapping[str, Kind] | None = None) -> Step:
+    """The fastest of so many calls. kinds: of the instructions of a program of XLA, for one that XLA runs."""
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=_EVERY_OP, python_tracer_level=0, device_tracer_level=0
     )
     with tempfile.TemporaryDirectory() as directory:
         with tf.profiler.experimental.Profile(directory, options):
-            for _ in range(_STEPS):
+            for _ in range(times):
                 with tf.profiler.experimental.Trace(_STEP):
                     call()
         spaces = [XSpace.FromString(path.read_bytes()) for path in Path(directory).rglob("*.xplane.pb")]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,7 +25,8 @@ from bench.models_case import Case
 from bench.models_process import Result
 from bench.timing import Effort, Samples
 
-WARM_CALLS = 3  # auto-clustering compiles not before the second
+AUTO_CALLS = 3  # auto-clustering compiles not before the second
+_LONG_STEP_MS = 200  # is traced once
 
 
 @click.command(name="_measure", hidden=True)
@@ -46,7 +46,7 @@ def worker(task: str, asked: Path, result: Path) -> None:
     try:
         found = TASKS[task](**arguments)
     except Exception as error:  # noqa: BLE001  its reason is what the row says
-        sys.exit(sentence(error))
+        found = {"failed": sentence(error)}
     result.write_text(json.dumps(found, allow_nan=False))
 
 
@@ -117,7 +117,7 @@ def turns(
             try:
                 if first_is_cold and not found:
                     result["cold"] = _first_calls(way)
-                for _call in range(WARM_CALLS):
+                for _call in range(AUTO_CALLS if way.name == "xla-auto" else 1):
                     way()
                 found[way.name] = way
             except Exception as error:
@@ -182,7 +182,7 @@ def _looked_at(
     found["stitch"]()
     after, kernels_after = baselines.stitch_counts(), _calls_by_kernel()
     calls = {key: n for key in kernels_after if (n := kernels_after[key] - kernels_before.get(key, 0))}
-    steps = {name: models_trace.traced(found[name]) for name in ("tf", "stitch")}
+    steps = {name: models_trace.traced(found[name], 1 if ms[name] > _LONG_STEP_MS else 3) for name in ("tf", "stitch")}
     parts = {name: models_trace.breakdown(step, ms[name]) for name, step in steps.items()}
     in_stitch_ops = sum(t for o, t in models_trace.shares(steps["stitch"]).items() if o.op == "StitchOp")
     of_step = in_stitch_ops / steps["stitch"].duration if steps["stitch"].duration else 0.0
@@ -230,7 +230,7 @@ def _compute_share_of_xla(way: Any) -> float | None:
         launches = kernel_hlo.launches(hlo, kernel_trace.executed_instructions(way))
     except Exception:  # noqa: BLE001  a share that isn't known is no reason to lose the row
         return None
-    step = models_trace.traced(way, {launch.name: launch.kind for launch in launches})
+    step = models_trace.traced(way, kinds={launch.name: launch.kind for launch in launches})
     compute = sum(t for o, t in models_trace.shares(step).items() if o.kind is Kind.COMPUTE)
     return compute / step.duration if step.duration else None
 

@@ -286,6 +286,15 @@ def test_a_process_that_fails_says_why(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_task_that_fails_says_why(layer, tmp_path):
+    case = dataclasses.replace(case_of(layer, tmp_path), signature="train")
+    found = models_process.run("cold", {"case": case.to_json(), "threads": 1, "way": "tf"}, tmp_path, 120)
+    assert isinstance(found, Failure)
+    assert found.reason.startswith("KeyError")
+    assert "train" in found.reason
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_processes_of_their_own(layer, tmp_path):
     case = case_of(layer, tmp_path)
