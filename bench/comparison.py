@@ -42,7 +42,11 @@ class Mistake(click.ClickException):
 @click.option("--quick", is_flag=True, help="One process, no auto-clustering, no float64.")
 @click.option("--threads", default="2", show_default=True, help="Thread counts, with commas between.")
 @click.option("--processes", type=click.IntRange(1), help="That measure a row.  [default: 5; with --quick 1]")
-@click.option("--xla-limit", type=click.FloatRange(1), help="Seconds for XLA.  [default: 300; with --quick 45]")
+@click.option(
+    "--xla-limit",
+    type=click.FloatRange(1),
+    help="Seconds in which XLA has to be ready.  [default: 300; with --quick 45]",
+)
 @click.option("--json", "json_path", type=models.OUTPUT, help="Write the rows here.")
 @click.option("--profile", type=models.DIRECTORY, help="Write traces, and tables of what takes longest, here.")
 def compare(

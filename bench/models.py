@@ -42,7 +42,11 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--train", is_flag=True, help="The training steps as well, where no model is named.")
 @click.option("--threads", help="Thread counts, with commas between.  [default: 1,2; with --quick 2]")
 @click.option("--processes", type=click.IntRange(1), help="That measure a row.  [default: 5; with --quick 1]")
-@click.option("--xla-limit", type=click.FloatRange(1), help="Seconds for XLA.  [default: 300; with --quick 45]")
+@click.option(
+    "--xla-limit",
+    type=click.FloatRange(1),
+    help="Seconds in which XLA has to be ready.  [default: 300; with --quick 45]",
+)
 @click.option("--kernels", "count_kernels", is_flag=True, help="Count memory-intensive kernels, too.")
 @click.option("--json", "json_path", type=OUTPUT, help="Write the rows here.")
 @click.option("--profile", type=DIRECTORY, help="Write traces, and tables of what takes longest, here.")

@@ -295,7 +295,7 @@ def test_a_task_that_fails_says_why(layer, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_processes_of_their_own(layer, tmp_path):
     case = case_of(layer, tmp_path)
     asked = {"case": case.to_json(), "threads": 1, "quick": True}
