@@ -101,7 +101,7 @@ def _build_train(destination: Path, config: dict[str, Any], size: Size) -> None:
         return tf.reshape(outputs.loss, [])
 
     loss.get_concrete_function()  # makes the variables
-    assign_random(model.variables, scaled=True)
+    assign_random(model.variables, scaled=True, before_relu=["fc1/bias"])
     save_step(destination, loss.python_function, specs, model.variables)
 
 

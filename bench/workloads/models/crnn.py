@@ -96,7 +96,7 @@ def _build_train(destination: Path, parameters: dict[str, Any]) -> None:
         tf.TensorSpec([None, 1], tf.float32, "input_length"),
         tf.TensorSpec([None, 1], tf.float32, "label_length"),
     ]
-    assign_random(model.variables, scaled=True)
+    assign_random(model.variables, scaled=True, before_relu=[f"conv_{n}/bias" for n in range(1, 8)])
     optimizer = tf_keras.optimizers.RMSprop(LEARNING_RATE, jit_compile=False)
     save_step(destination, loss, batch, model.variables, optimizer)
 

@@ -111,7 +111,7 @@ def _build_forced(destination: Path) -> None:
 
 def _build_train(destination: Path, scale: Scale) -> None:
     model = _model(scale)
-    assign_random(model.variables, scaled=True)
+    assign_random(model.variables, scaled=True, before_relu=["intermediate/bias"])
     import tensorflow as tf
     from official.legacy.transformer.metrics import transformer_loss  # pyright: ignore[reportMissingImports]
 

@@ -9,14 +9,22 @@ from typing import Any
 import numpy as np
 
 SPREAD = 0.02  # BERT's own
+AWAY = np.float32(6)  # from 0, where what is added to it is about 1
 AROUND_ONE = ("gamma", "moving_variance")
 
 
-def assign_random(variables: Iterable[Any], *, scaled: bool = False) -> None:
-    """Sets each variable, in order, from one seed."""
+def assign_random(variables: Iterable[Any], *, scaled: bool = False, before_relu: Sequence[str] = ()) -> None:
+    """Sets each variable, in order, from one seed.
+
+    before_relu: parts of names of biases that a ReLU comes after. They are so far from 0 that a unit is on or off
+      whatever it is given. A gradient is not continuous at 0, and rounding sends a few of millions of sums across it.
+    """
     random = np.random.default_rng(0)
     for variable in variables:
-        variable.assign(random_values(random, variable.name, variable.shape, scaled=scaled))
+        values = random_values(random, variable.name, variable.shape, scaled=scaled)
+        if any(part in variable.name for part in before_relu):
+            values += np.where(values < 0, -AWAY, AWAY)
+        variable.assign(values)
 
 
 def random_values(random: np.random.Generator, name: str, shape: Sequence[int], *, scaled: bool = False) -> np.ndarray:
