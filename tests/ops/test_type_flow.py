@@ -236,6 +236,26 @@ def test_axes_that_gradients_of_broadcasts_are_summed_over(left: Any, right: Any
                 assert IDLE in mine or not besides
 
 
+@pytest.mark.parametrize(
+    ("axis", "shapes", "wanted"),
+    [
+        (1, [("B", 3), ("B", 5), ("B", 2)], ["0, 0", "0, 3", "0, 8"]),
+        (-1, [(4, 3), (4, 0), (4, 2)], ["0, 0", "0, 3", "0, 3"]),
+        (0, [(2, "S"), ("B", "S"), (7, "S"), (1, "S")], ["0, 0", "2, 0", "unknown", "unknown"]),
+        (0, [(6,), (2,)], ["0", "6"]),
+    ],
+)
+def test_where_operands_of_a_concatenation_begin(axis: int, shapes: Any, wanted: list[str]) -> None:
+    dims = [shape_of(*s) for s in shapes]
+    vectors = [TensorType(DType.I32, ()), *(TensorType(DType.I32, (Dim(len(s)),)) for s in dims)]
+    node = Node("n", "ConcatOffset", (), ())
+    found = extents_of_outputs(node, vectors, [np.int32(axis), *[None] * len(dims)], [None, *dims])
+    assert ["unknown" if at is None else ", ".join(map(str, at)) for at in found] == wanted
+    sizes = [np.int32([d.evaluate({"B": 5, "S": 7}) for d in s]) for s in dims]
+    for mine, theirs in zip(found, tf.raw_ops.ConcatOffset(concat_dim=axis, shape=sizes), strict=True):
+        assert mine is None or [d.coefficient for d in mine] == theirs.numpy().tolist()
+
+
 # -- compute -----------------------------------------------------------------------------------------------
 
 raw = tf.raw_ops

@@ -20,6 +20,7 @@ from tf_stitch.frontend.contexts import NEXTS, Wiring, contexts_of
 from tf_stitch.frontend.shape_reads import with_early_shape_reads
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
+from tf_stitch.frontend.tensor_lists import READERS, Element, contents_of_lists, declared_with, element
 from tf_stitch.frontend.tf_shapes import shapes_by_tensorflow
 from tf_stitch.frontend.typing_pass import Types
 from tf_stitch.ir.graph import Graph, Node, Value
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tf_stitch.frontend.spelling import Spelling
     from tf_stitch.frontend.typing_pass import Declared
 
+_MOST_TYPINGS = 4  # a list of what was read out of another one takes one more
 _SAME_VALUE = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
 
 
@@ -156,17 +158,43 @@ def _arguments(function_def: Proto, shapes: Mapping[str, Sequence[Declared]]) ->
 
 def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], returned: frozenset[Value]) -> Graph:
     order = _topological(drafts)
-    constants = _constants(order, drafts, fetched)
     contexts = contexts_of(order, {n: _wiring(d) for n, d in drafts.items()})
-    types = Types(constants)
-    for each in order:
-        draft = drafts[each]
-        types.add(draft.node, draft.dtypes, draft.declared)
-    types.settle()
+    types = _typed(order, drafts, _constants(order, drafts, fetched))
     nowhere = frozenset[str]()
     nodes = {n: replace(drafts[n].node, types=types.types[n], context=contexts.get(n, nowhere)) for n in order}
-    graph = Graph(name, nodes, fetched, returned, constants, types.extents, runs_with_onednn())
+    graph = Graph(name, nodes, fetched, returned, types.constants, types.extents, runs_with_onednn())
     return with_early_shape_reads(graph)
+
+
+def _typed(order: Sequence[str], drafts: Mapping[str, _Draft], constants: dict[Value, Any]) -> Types:
+    """Types of all nodes: once more with what the first time has told of elements of lists, which may tell more."""
+    contents = contents_of_lists({n: d.node for n, d in drafts.items()})
+    elements: dict[Value, Element] = {}
+    for left in reversed(range(_MOST_TYPINGS)):
+        types = Types(dict(constants), {v: e.extents for v, e in elements.items() if e.extents is not None})
+        for each in order:
+            draft = drafts[each]
+            types.add(draft.node, draft.dtypes, _declared_of_reader(draft, elements))
+        types.settle()
+        found = {v: element(c, types.operand, types.numbers) for v, c in contents.items()} if left else {}
+        known = {v: e for v, e in found.items() if e is not None}
+        if not left or known == elements:
+            break
+        elements = known
+    return types
+
+
+def _declared_of_reader(draft: _Draft, elements: Mapping[Value, Element]) -> Sequence[Declared] | None:
+    """What is declared of a node's outputs and, if it reads a list, known of the list's elements."""
+    node = draft.node
+    output = READERS.get(node.op, 0)
+    known = elements.get(Value(node.name, output)) if node.op in READERS else None
+    if known is None or known.shape is None:
+        return draft.declared
+    shape = (None, *known.shape) if node.op == "TensorListStack" else known.shape
+    declared = list(draft.declared or [None] * len(draft.dtypes))
+    declared[output] = declared_with(declared[output], shape)
+    return declared
 
 
 @cache

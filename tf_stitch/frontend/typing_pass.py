@@ -29,10 +29,10 @@ from tf_stitch.ir.graph import Value
 from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 from tf_stitch.ops.compute import COMPUTE_TYPES
-from tf_stitch.ops.extents import extents_of_outputs
+from tf_stitch.ops.extents import LARGEST, extents_of_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tf_stitch.ir.graph import Node
 
@@ -52,10 +52,12 @@ class Types:
     """Types and extents of the values seen so far, and constants among them.
 
     `settle` writes the last word on equal symbols into them.
+    held: extents that are known beforehand, of values that are read out of lists.
     """
 
-    def __init__(self, constants: dict[Value, Any]) -> None:
+    def __init__(self, constants: dict[Value, Any], held: Mapping[Value, tuple[Dim, ...]] | None = None) -> None:
         self.types: dict[str, tuple[TensorType, ...]] = {}
+        self._held = held or {}
         self.extents: dict[Value, tuple[Dim, ...]] = {}
         self.constants = constants
         self._dims = _Dims()
@@ -79,6 +81,13 @@ class Types:
         """The type of a value; of unknown rank if it is the back edge of a loop."""
         types = self.types.get(value.node)
         return types[value.index] if types is not None and value.index < len(types) else _UNKNOWN
+
+    def numbers(self, value: Value) -> tuple[Dim, ...] | None:
+        """The dims that a small integer tensor holds, computed or constant; None where they are not known."""
+        constant = self.constants.get(value)
+        if constant is None or constant.dtype.kind not in "iu" or constant.size > LARGEST:
+            return self.extents.get(value)
+        return tuple(Dim(int(number)) for number in constant.ravel())
 
     def settle(self) -> None:
         """Replaces every symbol by the name or number that it turned out to stand for."""
@@ -108,6 +117,10 @@ class Types:
             if dims is not None:
                 self.extents[Value(node.name, index)] = dims
                 self._note_constant(node, index, dims)
+        for index in range(len(typed.types)) if self._held else ():
+            held = self._held.get(Value(node.name, index))
+            if held is not None:
+                self.extents[Value(node.name, index)] = held
 
     def _note_constant(self, node: Node, index: int, dims: Sequence[Dim]) -> None:
         """Arithmetic on constants is a constant: the permutation that tf.tensordot concatenates, say."""

@@ -60,7 +60,7 @@ def extents_of_outputs(
     """The dims that each output holds: `extents_of` for ops of several outputs, too (ShapeN, Unpack, ...).
 
     BroadcastGradientArgs names the axes over which the gradient of each operand of a broadcast is summed: IDLE is among
-    them where some may be besides.
+    them where some may be besides. ConcatOffset says where each operand of a concatenation begins in its result.
     """
     match node.op:
         case "ShapeN":
@@ -72,6 +72,8 @@ def extents_of_outputs(
             return tuple((dim,) for dim in operand)
         case "BroadcastGradientArgs":
             return _broadcast_axes(*(_dims(t, c, e) for t, c, e in zip(types, constants, extents, strict=True)))
+        case "ConcatOffset":
+            return _offsets(*(_dims(t, c, e) for t, c, e in zip(types, constants, extents, strict=True)))
         case _:
             return (extents_of(node, types, constants, extents),)
 
@@ -202,6 +204,28 @@ def _broadcast_axes(a: DimArray | None, b: DimArray | None) -> tuple[tuple[Dim, 
         return (*(Dim(axis) for axis, (mine, _) in enumerate(pairs) if mine.is_one), *idle)
 
     return repeated(pairs), repeated([(theirs, mine) for mine, theirs in pairs])
+
+
+def _offsets(axis: DimArray | None, *shapes: DimArray | None) -> tuple[tuple[Dim, ...] | None, ...]:
+    """A sum of unknown dims is no dim: behind the first operand that has one, nothing is known."""
+    found: list[tuple[Dim, ...] | None] = [None] * len(shapes)
+    before = 0
+    for index, shape in enumerate(shapes):
+        if axis is None or axis.size != 1 or shape is None or shape.ndim != 1:
+            break
+        (at,), dims = _integers(axis), [*map(_dim, shape)]
+        if not -len(dims) <= at < len(dims):
+            break
+        found[index] = tuple(Dim(before if i == at % len(dims) else 0) for i in range(len(dims)))
+        if not dims[at].is_static:
+            break
+        before += dims[at].coefficient
+    return tuple(found)
+
+
+def _dim(value: object) -> Dim:
+    assert isinstance(value, Dim)
+    return value
 
 
 def _pairwise(
