@@ -7,8 +7,9 @@ The steps are AStitch's own, each with what the one before it has:
     stitching   rows, scratch and clusters without a path between them; each dominant has a loop nest of its own
     full        dominants that run over the same elements share a loop nest
 
-`ABLATIONS` has the switches of the Config that are off in each. Of a step of the model, a row tells for each: kernels,
-by the rule of `bench kernels`; bytes, in the planner's model, that those kernels' loop nests read and write; and time.
+`ablation_steps` has the switches of the Config that are off in each. Of a step of the model, a row tells for each:
+kernels, by the rule of `bench kernels`; bytes, in the planner's model, that those kernels' loop nests read and write;
+and time.
 
 `fusion` is fusion by tf_stitch's rules, not XLA itself. It differs in that nothing is computed twice for two readers,
 and that an op which TensorFlow has as one kernel (Softmax) stays one. XLA's own count is in `bench kernels`.
@@ -21,7 +22,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench import ablation_table, machine, results
+from bench import machine, report_ablation, report_terminal, results
+from bench.ablation_steps import ABLATIONS
+from bench.report_parts import Run
 from bench.results import Row, Summary
 from bench.workloads.models import ALL, PAPER, BuildError, FetchError
 
@@ -37,24 +39,6 @@ ROOT = Path(__file__).resolve().parent.parent
 LONGEST_MODEL_S = 900
 NAMES = click.Choice(list(ALL))
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """A step of the ablation: the switches of `tf_stitch.Config` that are off in it."""
-
-    name: str
-    meaning: str
-    off: tuple[str, ...]
-
-
-_ACROSS = ("regional_scheme", "global_scheme", "remote_stitching")
-ABLATIONS = (
-    Ablation("fusion", "fusion that ends behind a reduction", ("adaptive_mapping", "dominant_merging", *_ACROSS)),
-    Ablation("mapping", "+ loops that follow the shape", ("dominant_merging", *_ACROSS)),
-    Ablation("stitching", "+ stitching, a nest for each dominant", ("dominant_merging",)),
-    Ablation("full", "+ dominants that share a nest", ()),
-)
 
 
 @click.command()
@@ -67,13 +51,13 @@ def ablation(names: tuple[str, ...], threads: int, json_path: Path | None) -> No
     rows: list[Row] = []
     for name in names or PAPER:
         rows.append(measured(name, threads))
-        log.print(ablation_table.log_line(rows[-1]), markup=False, soft_wrap=True)
+        log.print(_log_line(rows[-1]), markup=False, soft_wrap=True)
     outcome = summary(rows)
     if json_path is not None:
         json_path.parent.mkdir(parents=True, exist_ok=True)
         document = results.document(rows, outcome) | {"command": "ablation"}
         json_path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    ablation_table.show(Console(), rows, outcome)
+    report_terminal.show(Console(), report_ablation.sections(Run(Path(), "ablation", tuple(rows), outcome)))
     if any(row["absent"] or row["disagree"] for row in rows):
         sys.exit(1)
 
@@ -113,9 +97,14 @@ def summary(rows: list[Row]) -> Summary:
     }
 
 
+def _log_line(row: Row) -> str:
+    told = ", ".join(f"{name} {way['kernels']} kernels {way['ms']:.4g} ms" for name, way in row["ways"].items())
+    return f"{row['model']} {row['size']}: {told or row['absent']}"
+
+
 def _full_over(row: Row, step: str, what: str) -> float | None:
-    ways = row["ways"]
-    return ways["full"][what] / ways[step][what] if ways and ways[step][what] else None
+    full, other = (report_ablation.measure(row, way, what) for way in ("full", step))
+    return full / other if full and other else None
 
 
 def _in_own_process(name: str, threads: int) -> dict[str, Any]:

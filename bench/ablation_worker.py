@@ -12,6 +12,7 @@ from unittest import mock
 import click
 import numpy as np
 
+from bench.ablation_steps import ABLATIONS
 from bench.kernel_rule import Kind, Launch, kernels
 from bench.timing import Effort
 from bench.workloads.models import ALL
@@ -51,7 +52,6 @@ def compared(
 
     import tf_stitch
     from bench import kernel_graph, timing
-    from bench.ablation import ABLATIONS
 
     functions: dict[str, Function] = {"tf": tf.function(step, autograph=False)}
     ways: dict[str, dict[str, Any]] = {"tf": _counted(kernel_graph.launches(lambda: functions["tf"](**inputs)))}
@@ -90,7 +90,7 @@ def _recorded() -> Iterator[list[Stitched]]:
 
 
 def _counted(launches: Sequence[Launch]) -> dict[str, Any]:
-    stitch_ops = sum(launch.times for launch in launches if launch.op == "StitchOp")
+    stitch_ops = kernels(launch for launch in launches if launch.op == "StitchOp")
     return {"kernels": kernels(launches), "stitch_ops": stitch_ops, "bytes": None, "unsized": None}
 
 

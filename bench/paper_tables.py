@@ -6,9 +6,9 @@ last counts. A table stands where there is at least one figure of ours for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from bench import paper
+from bench import paper, report_ablation
 from bench import report_values as values
 from bench.paper import PaperModel, SpeedUp
 from bench.report_parts import Column, Entry, Run, Section, Table
@@ -16,6 +16,7 @@ from bench.report_values import number, text
 from bench.results import Row, geomean
 
 Rows = dict[str, Sequence[Row]]  # by command
+_MEASURES = (("kernels", "kernels", values.count), ("bytes", "MB", values.megabytes), ("ms", "ms", values.ms))
 
 _MACHINE = (
     f"The paper measured on {paper.MACHINE}; here it is a CPU and TensorFlow 2.21. A launch costs a GPU about 10 µs, a "
@@ -146,38 +147,37 @@ def _ablation(rows: Rows) -> Table | None:
     of_models = [row for row in rows.get("ablation", ()) if number(row, "ways", "full", "ms")]
     if not of_models:
         return None
-    steps = tuple(paper.ABLATION_MS)
-    last = paper.ABLATION_MS["full"]
-    entries = [
-        Entry(
-            (
-                "CRNN in the paper",
-                "ms",
-                *(f"{ms:.2f}" for ms in paper.ABLATION_MS.values()),
-                values.times(paper.ABLATION_MS["fusion"] / last),
-            )
-        )
-    ]
+    entries = [_steps("CRNN in the paper", "ms", dict(paper.ABLATION_MS), _published)]
     for row in of_models:
-        for what, written in (("kernels", values.count), ("bytes", values.megabytes), ("ms", values.ms)):
-            of_steps = [number(row, "ways", step, what) for step in steps]
-            name = f"{text(row, 'model')} {text(row, 'size')}" if what == "kernels" else ""
-            entries.append(
-                Entry(
-                    (
-                        name,
-                        "MB" if what == "bytes" else what,
-                        *map(written, of_steps),
-                        values.times(values.over(of_steps[0], of_steps[-1])),
-                    )
-                )
-            )
-    columns = (Column("model", is_text=True), Column("", is_text=True), *map(Column, (*steps, "fusion/full")))
+        name = f"{text(row, 'model')} {text(row, 'size')}"
+        for what, title, written in _MEASURES:
+            found = {step: report_ablation.measure(row, step, what) for step in report_ablation.STEPS}
+            if what == "kernels":
+                found["xla"] = _xla_kernels(rows, row)
+            entries.append(_steps(name if what == "kernels" else "", title, found, written))
+    titles = ("XLA", *report_ablation.STEPS, "XLA/full", "fusion/full")
+    columns = (Column("model", is_text=True), Column("", is_text=True), *map(Column, titles))
     notes = (
-        "the paper's first step is XLA itself; ours is fusion by tf_stitch's rules that ends where XLA's does. MB: "
-        "in the planner's model, of all memory-intensive kernels; a lower bound where it does not know all sizes",
+        "the paper begins with XLA itself; our first step is fusion by tf_stitch's rules that ends where XLA's does. "
+        "MB: in the planner's model, of all memory-intensive kernels; no figure where it lacks many of their sizes",
     )
     return Table("Ideas taken away", columns, tuple(entries), notes)
+
+
+def _steps(name: str, what: str, found: Mapping[str, float | None], written: Callable[[float | None], str]) -> Entry:
+    of_steps = {step: found.get(step) for step in ("xla", *report_ablation.STEPS)}
+    ratios = (values.times(values.over(of_steps[step], of_steps["full"])) for step in ("xla", "fusion"))
+    return Entry((name, what, *map(written, of_steps.values()), *ratios))
+
+
+def _published(ms: float | None) -> str:
+    return values.NONE if ms is None else f"{ms:.2f}"
+
+
+def _xla_kernels(rows: Rows, row: Row) -> float | None:
+    same = ("model", "size")
+    found = (r for r in rows.get("kernels", ()) if all(text(r, key) == text(row, key) for key in same))
+    return next((number(r, "xla_kernels") for r in found), None)
 
 
 # -- memory traffic ----------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _ablation(rows: Rows) -> Table | None:
 
 def _traffic(rows: Rows) -> Table | None:
     of_gpu = [row for row in rows.get("gpu", ()) if number(row, "xla_bytes")]
-    of_models = [row for row in rows.get("ablation", ()) if number(row, "ways", "full", "bytes")]
+    of_models = [row for row in rows.get("ablation", ()) if report_ablation.measure(row, "full", "bytes")]
     if not of_gpu and not of_models:
         return None
     entries = [
@@ -203,7 +203,7 @@ def _traffic(rows: Rows) -> Table | None:
         ratio = geomean(values.over(number(row, "xla_bytes"), number(row, "stitch_bytes")) for row in of_arch)
         entries.append(Entry((f"{len(of_arch)} clusters for {arch.upper()}, counted", "XLA", values.times(ratio))))
     for row in of_models:
-        ratio = values.over(number(row, "ways", "fusion", "bytes"), number(row, "ways", "full", "bytes"))
+        ratio = values.over(*(report_ablation.measure(row, step, "bytes") for step in ("fusion", "full")))
         entries.append(
             Entry((f"{text(row, 'model')} {text(row, 'size')}, planner's model", "fusion alone", values.times(ratio)))
         )

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench import report_values as values
+from bench.ablation_steps import ABLATIONS
 from bench.report_parts import Bar, Chart, Column, Entry, Kind, Line, Metric, Run, Scale, Section, Segment, Table
 from bench.report_values import number, text, texts
 from bench.results import Row, geomean
 
-STEPS = ("fusion", "mapping", "stitching", "full")
-MEANINGS = {
-    "tf": "TensorFlow",
-    "fusion": "fusion that ends behind a reduction",
-    "mapping": "+ loops that follow the shape",
-    "stitching": "+ stitching, a nest for each dominant",
-    "full": "+ dominants that share a nest",
-}
+STEPS = tuple(step.name for step in ABLATIONS)
+MEANINGS = {"tf": "TensorFlow"} | {step.name: step.meaning for step in ABLATIONS}
 _MEASURES = (("kernels", "kernels"), ("bytes", "bytes"), ("ms", "time"))
+_MOST_UNSIZED = 0.1  # of the launches
 
 
 def sections(run: Run) -> list[Section]:
@@ -32,6 +28,14 @@ def sections(run: Run) -> list[Section]:
     ]
 
 
+def measure(row: Row, step: str, what: str) -> float | None:
+    """The kernels, bytes or ms of a step. No bytes where many launches are of unknown size: the rest tells nothing."""
+    unsized, kernels = number(row, "ways", step, "unsized"), number(row, "ways", step, "kernels")
+    if what == "bytes" and unsized and unsized > _MOST_UNSIZED * (kernels or 0.0):
+        return None
+    return number(row, "ways", step, what)
+
+
 def _sentences(rows: Sequence[Row]) -> list[str]:
     means = {what: geomean(_over_fusion(row, "full", what) for row in rows) for what, _ in _MEASURES}
     if any(mean is None for mean in means.values()):
@@ -41,7 +45,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
 
 
 def _over_fusion(row: Row, step: str, what: str) -> float | None:
-    return values.over(number(row, "ways", step, what), number(row, "ways", "fusion", what)) or None
+    return values.over(measure(row, step, what), measure(row, "fusion", what)) or None
 
 
 def _chart(rows: Sequence[Row], what: str, title: str) -> Chart:
@@ -82,20 +86,20 @@ def table(rows: Sequence[Row]) -> Table:
     notes = (
         *(f"{step}: {MEANINGS[step]}" for step in STEPS),
         f"kernels: launches of memory-intensive kernels in a step; ms: {' and '.join(clocks)} time; MB: what they "
-        "read and write, in the planner's model, + where it does not know all sizes",
+        "read and write, in the planner's model, + where it does not know a few sizes, – where many",
     )
     return Table("Ideas of the method, taken away", columns, tuple(entries), notes)
 
 
 def _entry(row: Row, step: str) -> Entry:
-    way = row["ways"][step]
+    way, moved = row["ways"][step], measure(row, step, "bytes")
     low, high = number(way, "q1"), number(way, "q3")
     cells = (
         f"{text(row, 'model')} {text(row, 'size')}",
         "TensorFlow" if step == "tf" else step,
         values.count(number(way, "kernels")),
         "" if step == "tf" else values.count(number(way, "stitch_ops")),
-        values.megabytes(number(way, "bytes")) + ("+" if number(way, "unsized") else ""),
+        values.megabytes(moved) + ("+" if moved is not None and number(way, "unsized") else ""),
         values.ms(number(way, "ms")),
         values.ratio(values.over(number(row, "ways", "tf", "ms"), number(way, "ms"))),
         f"{low:.4g}–{high:.4g}" if low is not None and high is not None else values.NONE,
@@ -109,7 +113,7 @@ KIND = Kind(
     key=("model", "size", "threads"),
     metrics=(
         Metric("kernels", lambda row: number(row, "ways", "full", "kernels"), values.count, is_count=True),
-        Metric("MB", lambda row: number(row, "ways", "full", "bytes"), values.megabytes, is_count=True),
+        Metric("MB", lambda row: measure(row, "full", "bytes"), values.megabytes, is_count=True),
         Metric(
             "ms",
             lambda row: number(row, "ways", "full", "ms"),

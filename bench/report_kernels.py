@@ -29,7 +29,7 @@ def sections(run: Run) -> list[Section]:
             (),
             tuple(alarms),
             tuple(tiles),
-            (kernel_chart([_line(row) for row in run.rows]),),
+            (kernel_chart([_line(row) for row in run.rows], "kernels-of-models"),),
             (table(run.rows),),
         )
     ]

@@ -78,10 +78,10 @@ def kernels(rows: Sequence[Row]) -> tuple[Chart, ...]:
     return (kernel_chart(lines),) if lines else ()
 
 
-def kernel_chart(lines: Sequence[Line]) -> Chart:
+def kernel_chart(lines: Sequence[Line], name: str = "kernels") -> Chart:
     most = max([1.0, *(segment.end for line in lines for bar in line.bars for segment in bar.segments)])
     return Chart(
-        "kernels",
+        name,
         "Memory-intensive kernels a step",
         Scale(0.0, most, "of TensorFlow's kernels"),
         tuple(lines),

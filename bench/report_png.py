@@ -115,7 +115,7 @@ def _draw(axes: Any, bar: Bar, y: float, scale: Scale) -> None:
         axes.plot(
             [tick.value] * 2, [y - _BAR / 2, y + _BAR / 2], ":", color="black", linewidth=1.2, clip_on=True, zorder=3
         )
-    offset = (3, 0)
+    offset = (5 if bar.is_dot else 3, 0)
     axes.annotate(
         bar.figure, (max(ends), y), offset, textcoords="offset points", fontsize=5.5, va="center", parse_math=False
     )

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import tensorflow as tf
 from click.testing import CliRunner
 from rich.console import Console
 
-from bench import ablation, ablation_table, ablation_worker, results, timing
+from bench import ablation, ablation_worker, report_ablation, report_terminal, results, timing
 from bench.__main__ import bench
+from bench.ablation_steps import ABLATIONS
+from bench.report_parts import Run
 from bench.workloads.models import FetchError, Model
 
 ROWS, WIDTH = 256, 96
@@ -33,7 +36,7 @@ def row():
 
 
 def test_each_step_has_what_the_one_before_it_has():
-    off = [set(step.off) for step in ablation.ABLATIONS]
+    off = [set(step.off) for step in ABLATIONS]
     assert all(after < before for before, after in pairwise(off))
     assert off[-1] == set()
 
@@ -55,6 +58,16 @@ def test_bytes_are_those_of_the_loop_nests(row):
     assert moved["fusion"] == moved["mapping"] == fusion
     assert 2 * ARRAY < moved["stitching"] < fusion
     assert all(not way["unsized"] for way in row["ways"].values())
+
+
+def test_bytes_are_not_told_where_many_sizes_are_unknown(row):
+    def changed(unsized, kernels):
+        return {"ways": {"full": {"kernels": kernels, "bytes": 8, "unsized": unsized}}}
+
+    assert report_ablation.measure(row, "full", "bytes") == 2 * ARRAY
+    assert report_ablation.measure(changed(1, 20), "full", "bytes") == 8
+    assert report_ablation.measure(changed(3, 20), "full", "bytes") is None
+    assert report_ablation.measure(changed(3, 20), "full", "kernels") == 20
 
 
 def test_times_have_a_spread(row):
@@ -79,7 +92,7 @@ def test_the_summary_is_of_full_over_each_step(row):
 def test_the_table_fits_80_columns(row, changes):
     rows = [row | changes]
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    ablation_table.show(console, rows, ablation.summary(rows))
+    report_terminal.show(console, report_ablation.sections(Run(Path(), "ablation", rows, ablation.summary(rows))))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     assert ("wrong output" in text) == ("disagree" in changes)
@@ -106,7 +119,7 @@ def test_a_model_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Model, "path", unavailable)
     outcome = CliRunner().invoke(bench, ["ablation", "crnn", "--json", str(tmp_path / "a.json")])
     assert outcome.exit_code == 1
-    assert "absent: crnn: crnn is not there: at all" in outcome.stdout
+    assert "not measured: crnn, crnn is not there: at all" in outcome.stdout
     document = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert (document["schema"], document["command"]) == (results.SCHEMA, "ablation")
     assert document["rows"][0]["ways"] == {}
