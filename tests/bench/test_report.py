@@ -350,6 +350,13 @@ def test_a_scale_of_ratios_has_1_on_it_and_a_few_marks(values):
     assert all(scale.holds(mark) for mark in scale.marks())
 
 
+def test_what_is_beyond_a_scale_is_at_its_edge():
+    for scale in (Scale(1.0, 4.0, ""), Scale(1.0, 4.0, "", is_log=True)):
+        assert [scale.at(value) for value in (0.0, 1.0, 4.0, 9.0)] == [0, 0, 1, 1]
+        assert not scale.holds(9.0)
+    assert Scale(1.0, 4.0, "", is_log=True).at(2.0) == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("high", [1e-3, 0.7, 1.0, 3.0, 12.6, 1e6])
 def test_marks_are_round_and_few(high):
     marks = Scale(0.0, high, "").marks()
