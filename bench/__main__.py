@@ -30,6 +30,8 @@ def bench() -> None:
 
 
 bench.add_command(ablation)
+bench.add_command(ablate)
+bench.add_command(report)
 bench.add_command(clusters)
 bench.add_command(demo)
 bench.add_command(gpu)
