@@ -10,7 +10,6 @@ of each value the two are merged:
     s7 (seen)     B             one symbol for both: they are equal
     32            16            32: a declaration is believed
     s7 (seen)     B against C   s7: a broadcast of unknown dims is a dim of its own unless declared equal
-    (s7, s7)      nothing, and s7 comes up here: two dims. TensorFlow says so of SpaceToBatchND's, which are not equal
 
 All of it is true of every run. What a kernel merely assumes (a slice of 128 of an axis of S means 128 <= S)
 is not said here, since another kernel that reads the value would not check it.
@@ -215,7 +214,6 @@ class Types:
         if declared is None:
             return inferred
         if inferred is None or len(inferred) != len(declared):
-            self._dims.distrust_repeated(declared)
             return tuple(self._dims.declared(d) for d in declared)
         return tuple(self._dims.merged(d, i) for d, i in zip(declared, inferred, strict=True))
 
@@ -227,7 +225,6 @@ class _Dims:
         self.joined: dict[str, Dim] = {}
         self._count = 0
         self._declared: dict[int, Dim] = {}
-        self._distrusted: set[int] = set()
         self._pairs: dict[frozenset[Dim], Dim] = {}
         self._pair_symbols: set[str] = set()
 
@@ -257,14 +254,9 @@ class _Dims:
             self._pair_symbols.update(dim.symbols)
         return self.canonical(self._pairs[pair])
 
-    def distrust_repeated(self, shape: Sequence[int | None]) -> None:
-        """Numbers that come up in `shape`, and more than once, are those of unknown dims that need not be equal."""
-        new = [d for d in shape if d is not None and d < -1 and d not in self._declared]
-        self._distrusted.update(d for d in new if new.count(d) > 1)
-
     def declared(self, dim: int | None) -> Dim:
         """A declared dim that nothing was inferred for."""
-        if dim is None or dim == -1 or dim in self._distrusted:
+        if dim is None or dim == -1:
             return self.fresh()
         if dim >= 0:
             return Dim(dim)
@@ -275,7 +267,7 @@ class _Dims:
     def merged(self, declared: int | None, inferred: Dim) -> Dim:
         """One dim out of a declared and an inferred one; see the table at the top."""
         inferred = self.canonical(inferred)
-        if declared is None or declared == -1 or declared in self._distrusted:
+        if declared is None or declared == -1:
             return inferred
         if declared >= 0:
             static = Dim(declared)
