@@ -589,3 +589,41 @@ def test_more_elements_than_an_int_can_count() -> None:
     assert not found[0]
     assert not found[size - 1]
     assert not tf.reduce_any(found)
+
+
+# -- dims that TensorFlow's shape inference calls equal, and that differ ------------------------------------------
+
+
+def unknown_spread(x: Any, by: Any) -> Any:
+    return tf.tanh(tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=by)) * 2.0 + 1.0
+
+
+def unknown_gather(x: Any, by: Any) -> Any:
+    return tf.tanh(tf.raw_ops.BatchToSpaceND(input=x, block_shape=[2, 2], crops=by)) * 2.0 + 1.0
+
+
+def unknown_split(x: Any, by: Any) -> Any:
+    a, b = tf.split(x, by, axis=0, num=2)
+    return tf.concat([tf.tanh(a) * 2.0, tf.exp(b) + 1.0], 0)
+
+
+def unknown_partition(x: Any, by: Any) -> Any:
+    a, b = tf.dynamic_partition(x, by, 2)
+    return tf.concat([tf.tanh(a) * 2.0, tf.exp(b) + 1.0], 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "by"),
+    [
+        (unknown_spread, (1, 6, 9, 3), [[0, 0], [0, 1]]),
+        (unknown_gather, (4, 3, 5, 3), [[0, 0], [0, 1]]),
+        (unknown_split, (7, 9), [2, 5]),
+        (unknown_split, (7, 9), [0, 7]),
+        (unknown_partition, (7, 9), [0, 1, 1, 1, 0, 1, 1]),
+        (unknown_partition, (0, 9), np.zeros(0, I32)),
+    ],
+)
+def test_one_unknown_dim_in_place_of_several(function: Callable[..., Any], shape: tuple[int, ...], by: Any) -> None:
+    """Where they know nothing, the shape functions of these ops put the same unknown dim for dims that differ."""
+    x, by = normal(*shape), np.array(by, I32)
+    same(function, x, by, signature=[tf.TensorSpec([None] * x.ndim), tf.TensorSpec([None] * by.ndim, I32)], ulps=4)

@@ -193,6 +193,23 @@ class TestTypes:
         found = types(import_graph_def(concrete.graph.as_graph_def(), shapes=shapes))
         assert found["z"] == found["x"] == "f32[s2, 8]"
 
+    def test_a_symbol_that_a_node_makes_up_for_several_dims_is_not_believed(self) -> None:
+        def f(x: tf.Tensor, crops: tf.Tensor) -> tf.Tensor:
+            y = tf.raw_ops.BatchToSpaceND(input=x, block_shape=[2, 2], crops=crops, name="y")
+            return tf.exp(y, name="z")
+
+        specs = tf.TensorSpec([4, None, None, 8]), tf.TensorSpec([2, 2], tf.int32)
+        definition = tf.function(f).get_concrete_function(*specs).graph.as_graph_def()
+        made_up = [(1, -9, -9, 8)]
+        found = import_graph_def(definition, shapes={"x": [(4, -2, -3, 8)], "y": made_up, "z": made_up})
+        for name in "yz":
+            _, height, width, _ = found.nodes[name].types[0].dims
+            assert height != width
+        assert found.nodes["y"].types == found.nodes["z"].types
+        known = [(1, -2, -2, 8)]
+        found = import_graph_def(definition, shapes={"x": [(4, -2, -3, 8)], "y": known, "z": known})
+        assert types(found)["y"] == types(found)["z"] == "f32[1, s2, s2, 8]"
+
     def test_two_names_for_one_dim_are_joined(self) -> None:
         concrete = tf.function(lambda x: tf.exp(x, name="y")).get_concrete_function(X)
         shapes = {"x": [(-2, 8)], "y": [(-5, 8)], "Identity": [(-5, 8)]}

@@ -10,6 +10,7 @@ of each value the two are merged:
     s7 (seen)     B             one symbol for both: they are equal
     32            16            32: a declaration is believed
     s7 (seen)     B against C   s7: a broadcast of unknown dims is a dim of its own unless declared equal
+    s8, s8 (new)  B, C          B, C: an unknown dim that one node makes up and uses twice says nothing
 
 All of it is true of every run. What a kernel merely assumes (a slice of 128 of an axis of S means 128 <= S)
 is not said here, since another kernel that reads the value would not check it.
@@ -17,6 +18,7 @@ is not said here, since another kernel that reads the value would not check it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +67,7 @@ class Types:
 
     def add(self, node: Node, dtypes: Sequence[DType], declared: Sequence[Declared] | None) -> None:
         """Types `node`, whose producers (back edges aside) have been added before it."""
+        self._dims.doubt_repeated(declared or ())
         inferred = self._inferred(node, len(dtypes), declared)
         types: list[TensorType] = []
         for index, dtype in enumerate(dtypes):
@@ -225,6 +228,7 @@ class _Dims:
         self.joined: dict[str, Dim] = {}
         self._count = 0
         self._declared: dict[int, Dim] = {}
+        self._doubted: set[int] = set()
         self._pairs: dict[frozenset[Dim], Dim] = {}
         self._pair_symbols: set[str] = set()
 
@@ -254,9 +258,19 @@ class _Dims:
             self._pair_symbols.update(dim.symbols)
         return self.canonical(self._pairs[pair])
 
+    def doubt_repeated(self, shapes: Sequence[Declared]) -> None:
+        """Does not believe a symbol that comes up in these outputs of one node, nowhere before, and more than once.
+
+        Where they know nothing, some of TensorFlow's shape functions say so with one unknown dim for all: for both
+        axes that SpaceToBatchND pads, for all parts that SplitV or DynamicPartition makes.
+        """
+        symbols = [d for shape in shapes for d in shape or () if d is not None and d < -1]
+        if len(symbols) > 1:
+            self._doubted |= {d for d, n in Counter(symbols).items() if n > 1 and d not in self._declared}
+
     def declared(self, dim: int | None) -> Dim:
         """A declared dim that nothing was inferred for."""
-        if dim is None or dim == -1:
+        if dim is None or dim == -1 or dim in self._doubted:
             return self.fresh()
         if dim >= 0:
             return Dim(dim)
@@ -267,7 +281,7 @@ class _Dims:
     def merged(self, declared: int | None, inferred: Dim) -> Dim:
         """One dim out of a declared and an inferred one; see the table at the top."""
         inferred = self.canonical(inferred)
-        if declared is None or declared == -1:
+        if declared is None or declared == -1 or declared in self._doubted:
             return inferred
         if declared >= 0:
             static = Dim(declared)
