@@ -19,6 +19,7 @@ from tf_stitch.errors import BuildError, StitchError, UsageError
 from tf_stitch.frontend import saved_model as module
 from tf_stitch.frontend.convertible import refusals
 from tf_stitch.frontend.fallback import FALLBACK_PREFIX
+from tf_stitch.frontend.function import function as stitched_function
 from tf_stitch.frontend.protos import SavedModel
 from tf_stitch.frontend.saved_model import convert_saved_model
 from tf_stitch.runtime import stitch_op
@@ -501,3 +502,42 @@ class TestV1:
         loaded = tf.saved_model.load(str(tmp_path / "out"))
         x = X + 1.0
         close(loaded.signatures["serving_default"](tf.constant(x))["y"], run(tmp_path / "model", x))
+
+    def test_functions_with_control_flow_of_tensorflow_1(self, tmp_path: Path) -> None:
+        """As TensorFlow.js and frozen graphs bring it: Switch, Merge and Enter in a function of the library."""
+
+        def rows(x: tf.Tensor) -> tf.Tensor:
+            array = tf.TensorArray(tf.float32, tf.shape(x)[0], element_shape=[6])
+
+            def turn(i: tf.Tensor, array: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+                row = tf.ensure_shape(x[i], [6])  # once imported again, what goes round a loop is of unknown rank
+                y = tf.while_loop(
+                    lambda j, _: j < i, lambda j, y: (j + 1, gelu(tf.ensure_shape(y, [6])) + row), [0, row]
+                )[1]
+                y = tf.ensure_shape(y, [6])
+                y = tf.cond(tf.reduce_sum(y) > 0.0, lambda: tf.exp(-y) * 2.0 + y, lambda: tf.tanh(y) + 1.0)
+                return i + 1, array.write(i, tf.nn.softmax(y) * 2.0)
+
+            return tf.while_loop(lambda i, _: i < tf.shape(x)[0], turn, [0, array])[1].stack()
+
+        tf.compat.v1.disable_control_flow_v2()
+        try:
+            with tf.Graph().as_default() as graph:
+                x = tf.compat.v1.placeholder(tf.float32, [None, 6], name="x")
+                tf.identity(rows(gelu(x) * 3.0), name="y")
+        finally:
+            tf.compat.v1.enable_control_flow_v2()
+        assert {"Enter", "Switch", "Merge", "Exit"} <= {op.type for op in graph.get_operations()}
+        whole = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph.as_graph_def(), name=""), [])
+        pruned = whole.prune(["x:0"], "y:0")
+        serve = tf.function(
+            lambda x: {"y": pruned(x)}, autograph=False, input_signature=[tf.TensorSpec([None, 6], name="x")]
+        )
+        tf.saved_model.save(tf.Module(), str(tmp_path / "model"), signatures=serve)
+        assert convert_saved_model(tmp_path / "model", tmp_path / "out").stitch_ops > 2
+        loaded = [tf.saved_model.load(str(tmp_path / name)) for name in ("model", "out")]
+        for x in (X, X[:1] - 9.0, X[:0]):
+            wanted, found = (model.signatures["serving_default"](x=tf.constant(x))["y"] for model in loaded)
+            close(found, wanted)
+            stitched = stitched_function(loaded[0].signatures["serving_default"])
+            close(stitched(x=tf.constant(x))["y"], wanted)
