@@ -49,7 +49,8 @@ def _speedups(rows: Sequence[Row], threads: str) -> Chart:
 def _over(row: Row, way: str) -> Bar:
     ratio, stitch_ms = number(row, f"{way}_over_stitch"), number(row, "stitch_ms")
     if ratio is None:
-        return Bar(absent=text(row, "absent", way) or text(row, "absent", "stitch") or "not measured")
+        reason = text(row, "absent", way) or text(row, "absent", "stitch")
+        return Bar(absent=values.shortened(reason) or "not measured")
     spread = values.quartiles(row.get("spread"), way)
     whisker = (spread[0] / stitch_ms, spread[1] / stitch_ms) if spread and stitch_ms else None
     return Bar((Segment(way, 1.0, ratio),), values.times(ratio), whisker)

@@ -51,7 +51,7 @@ def _chart(rows: Sequence[Row]) -> Chart:
 def _dot(row: Row, way: str) -> Bar:
     cpu = number(row, "compile_cpu_s", way)
     if not cpu:
-        return Bar(absent=text(row, "refused", way) or "not measured")
+        return Bar(absent=values.shortened(text(row, "refused", way)) or "not measured")
     return Bar((Segment(way, 0.0, cpu),), f"{values.seconds(cpu)} s", is_dot=True)
 
 

@@ -78,7 +78,7 @@ def _chart(rows: Sequence[Row], arch: str) -> Chart:
 def _least(row: Row, way: str) -> Bar:
     ratio = values.over(number(row, f"{way}_bytes"), number(row, "min_bytes"))
     if ratio is None:
-        return Bar(absent=text(row, "absent", way) or "not counted")
+        return Bar(absent=values.shortened(text(row, "absent", way)) or "not counted")
     kernels = values.count(number(row, f"{way}_kernels"))
     return Bar((Segment(way, 1.0, max(ratio, 1.0)),), f"{values.times(ratio)}, {kernels}")
 

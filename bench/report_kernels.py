@@ -43,7 +43,7 @@ def _line(row: Row) -> Line:
 def _bar(row: Row, way: str, whole: float | None) -> Bar:
     count = number(row, f"{way}_kernels")
     if count is None or not whole:
-        return Bar(absent=text(row, "absent", way) or "not counted")
+        return Bar(absent=values.shortened(text(row, "absent", way)) or "not counted")
     return Bar((Segment(way, 0.0, count / whole),), values.count(count))
 
 

@@ -47,7 +47,7 @@ def _over(row: Row, way: str) -> Bar:
     ratio = number(row, f"{way}_over_stitch")
     if ratio is None:
         refused = text(row, f"{way}_refused")
-        return Bar(absent=f"XLA refuses: {refused}" if refused else "not measured")
+        return Bar(absent=values.shortened(f"XLA refuses: {refused}") if refused else "not measured")
     bounds = [
         Tick(bound, meaning)
         for key, meaning in (("third", "all else in a third"), ("none", "all else in no time"))

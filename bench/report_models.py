@@ -12,6 +12,7 @@ from bench.results import Row, geomean
 
 MODES = {"infer": "inference", "train": "training"}
 WRONG = ("mismatch", "fallback", "nothing stitched")
+_LONGEST_NOTE = 240  # characters; the file has it whole
 _FASTER = "tf_over_stitch", "xla_over_stitch", "better_over_stitch"
 
 
@@ -32,7 +33,7 @@ def sections(run: Run) -> list[Section]:
             sentences=(*overview(rows), *_where_xla_is_ahead(rows)),
             alarms=(*flagged, *absent),
             tiles=_tiles(rows),
-            tables=(times(rows),) if rows else (),
+            tables=(times(rows), *_notes(rows)) if rows else (),
         )
     ]
     for mode, title in MODES.items():
@@ -132,13 +133,11 @@ def times(rows: Sequence[Row]) -> Table:
         Column("error"),
         Column("against", is_text=True, is_wide=True),
     )
+    refused = (f"XLA refuses {text(r, 'model')}: {text(r, 'xla_refused')}" for r in rows if r.get("xla_refused"))
     notes = (
         "ms: a step, CPU time on 1 thread, wall time on more; TF/s, XLA/s: over stitch; error: largest difference, "
         "relative to the largest value of the output",
-        *dict.fromkeys(
-            f"XLA refuses {text(r, 'model')}: {text(r, 'xla_refused')}" for r in rows if r.get("xla_refused")
-        ),
-        *(f"{charts.name(row)}: {note}" for row in rows for note in texts(row, "notes")),
+        *dict.fromkeys(values.shortened(reason) for reason in refused),
     )
     return Table("A step, in milliseconds", columns, tuple(map(_times_entry, rows)), notes)
 
@@ -158,6 +157,14 @@ def _times_entry(row: Row) -> Entry:
         text(row, "reference"),
     )
     return Entry(cells, "bad" if texts(row, "flags") else "")
+
+
+def _notes(rows: Sequence[Row]) -> tuple[Table, ...]:
+    entries = [
+        Entry((*_row(row), values.shortened(note, _LONGEST_NOTE))) for row in rows for note in texts(row, "notes")
+    ]
+    columns = (*_ROW, Column("note", is_text=True))
+    return (Table("Notes of rows", columns, tuple(entries)),) if entries else ()
 
 
 def _ceilings(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -33,6 +33,11 @@ def is_absent(row: Row) -> bool:
     return bool(row.get("absent")) and not isinstance(row["absent"], dict)
 
 
+def shortened(reason: str, most: int = 120) -> str:
+    """A reason that fits beside a bar; the file has it whole."""
+    return reason if len(reason) <= most else f"{reason[: most - 1]}…"
+
+
 def texts(row: Row, name: str) -> tuple[str, ...]:
     found = row.get(name)
     return tuple(map(str, found)) if isinstance(found, list) else ()

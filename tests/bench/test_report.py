@@ -174,6 +174,14 @@ def test_a_step_is_stacked_in_parts_of_tensorflows_time():
     assert stitched.segments[-1].end == pytest.approx(160 / 200)
 
 
+def test_notes_of_a_row_are_shown_and_do_not_go_on(document, saved):
+    document["rows"][0]["notes"] = ["stitch differs most in 'pooled'", "not compared: " + "gradient/0, " * 200]
+    notes = table("Notes of rows", saved(document))
+    assert notes.entries[0].cells == ("bert", "1x128", "2", "stitch differs most in 'pooled'")
+    assert len(notes.entries[1].cells[-1]) == 240
+    assert notes.entries[1].cells[-1].endswith("…")
+
+
 def test_rows_that_lack_figures_are_shown_all_the_same(document, saved):
     bare = [{"model": "bare", "mode": "infer"}, {"model": "odd", "mode": "infer", "tf_ms": "fast", "breakdown": [1]}]
     outcome = shown(saved(document | {"rows": bare}))
