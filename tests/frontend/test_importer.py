@@ -27,6 +27,10 @@ def types(graph: Graph) -> dict[str, str]:
     return {name: " ".join(map(str, node.types)) for name, node in graph.nodes.items()}
 
 
+def _word(dim: Dim, rows: Dim) -> str:
+    return "rows" if dim == rows else str(dim) if dim.is_static else "?"
+
+
 X = tf.TensorSpec([None, 8], name="x")
 Y = tf.TensorSpec([None, 8], name="y")
 
@@ -209,6 +213,33 @@ class TestTypes:
         known = [(1, -2, -2, 8)]
         found = import_graph_def(definition, shapes={"x": [(4, -2, -3, 8)], "y": known, "z": known})
         assert types(found)["y"] == types(found)["z"] == "f32[1, s2, s2, 8]"
+
+    @pytest.mark.parametrize(
+        ("turn", "expected"),
+        [
+            (lambda x, y: tf.tanh(y) + x, "rows 8"),
+            (lambda x, y: tf.reshape(tf.exp(y), tf.shape(x)), "rows 8"),
+            (lambda _, y: tf.concat([y, y], 0), "? 8"),
+            (lambda _, y: tf.transpose(y, [1, 0]), "? ?"),
+            (lambda _, y: y[None], None),
+        ],
+        ids=["same", "reshaped", "longer", "turned", "deeper"],
+    )
+    def test_what_goes_round_a_loop_of_tensorflow_1(self, turn: Any, expected: str | None) -> None:
+        """It is taken to stay as it enters, and then for as much of that as is true of every turn."""
+        tf.compat.v1.disable_control_flow_v2()
+        try:
+            with tf.Graph().as_default() as graph:
+                x = tf.compat.v1.placeholder(tf.float32, [None, 8], name="x")
+                any_shape = [tf.TensorShape([]), tf.TensorShape(None)]
+                tf.compat.v1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, turn(x, y)), [0, x], any_shape)
+        finally:
+            tf.compat.v1.enable_control_flow_v2()
+        (merge,) = (op for op in graph.get_operations() if op.type == "Merge" and op.outputs[0].dtype == tf.float32)
+        found = import_graph_def(graph.as_graph_def())
+        rows = found.nodes["x"].types[0].dims[0]
+        shape = found.nodes[merge.name].types[0].shape
+        assert (None if shape is None else " ".join(_word(d, rows) for d in shape)) == expected
 
     def test_two_names_for_one_dim_are_joined(self) -> None:
         concrete = tf.function(lambda x: tf.exp(x, name="y")).get_concrete_function(X)

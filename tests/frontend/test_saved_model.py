@@ -510,11 +510,7 @@ class TestV1:
             array = tf.TensorArray(tf.float32, tf.shape(x)[0], element_shape=[6])
 
             def turn(i: tf.Tensor, array: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-                row = tf.ensure_shape(x[i], [6])  # once imported again, what goes round a loop is of unknown rank
-                y = tf.while_loop(
-                    lambda j, _: j < i, lambda j, y: (j + 1, gelu(tf.ensure_shape(y, [6])) + row), [0, row]
-                )[1]
-                y = tf.ensure_shape(y, [6])
+                y = tf.while_loop(lambda j, _: j < i, lambda j, y: (j + 1, gelu(y) + x[i]), [0, x[i]])[1]
                 y = tf.cond(tf.reduce_sum(y) > 0.0, lambda: tf.exp(-y) * 2.0 + y, lambda: tf.tanh(y) + 1.0)
                 return i + 1, array.write(i, tf.nn.softmax(y) * 2.0)
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.frontend.attributes import attributes_of, dtype_of, shape_of_proto
-from tf_stitch.frontend.contexts import NEXTS, Wiring, contexts_of
+from tf_stitch.frontend.contexts import MERGES, NEXTS, Wiring, contexts_of
 from tf_stitch.frontend.shape_reads import with_early_shape_reads
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tf_stitch.frontend.protos import Proto
     from tf_stitch.frontend.spelling import Spelling
-    from tf_stitch.frontend.typing_pass import Declared
+    from tf_stitch.frontend.typing_pass import Declared, Turns
 
 _MOST_TYPINGS = 4  # a list of what was read out of another one takes one more
 _SAME_VALUE = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
@@ -166,22 +166,42 @@ def _finish(name: str, drafts: Mapping[str, _Draft], fetched: frozenset[str], re
     return with_early_shape_reads(graph)
 
 
-def _typed(order: Sequence[str], drafts: Mapping[str, _Draft], constants: dict[Value, Any]) -> Types:
+def _typed(order: Sequence[str], drafts: Mapping[str, _Draft], constants: Mapping[Value, Any]) -> Types:
     """Types of all nodes: once more with what the first time has told of elements of lists, which may tell more."""
     contents = contents_of_lists({n: d.node for n, d in drafts.items()})
     elements: dict[Value, Element] = {}
     for left in reversed(range(_MOST_TYPINGS)):
-        types = Types(dict(constants), {v: e.extents for v, e in elements.items() if e.extents is not None})
-        for each in order:
-            draft = drafts[each]
-            types.add(draft.node, draft.dtypes, _declared_of_reader(draft, elements))
-        types.settle()
+        types = _typed_with(elements, order, drafts, constants)
         found = {v: element(c, types.operand, types.numbers) for v, c in contents.items()} if left else {}
         known = {v: e for v, e in found.items() if e is not None}
         if not left or known == elements:
             break
         elements = known
     return types
+
+
+def _typed_with(
+    elements: Mapping[Value, Element],
+    order: Sequence[str],
+    drafts: Mapping[str, _Draft],
+    constants: Mapping[Value, Any],
+) -> Types:
+    """Types of all nodes, with what is known of elements of lists.
+
+    What goes round a loop is taken to stay as it enters, and then, again from the start, for as much as came out true.
+    """
+    held = {v: e.extents for v, e in elements.items() if e.extents is not None}
+    turns: Turns = {name: frozenset() for name in order if _is_untyped_loop(drafts[name], drafts)}
+    while True:
+        types = Types(dict(constants), turns, held)
+        for each in order:
+            draft = drafts[each]
+            types.add(draft.node, draft.dtypes, _declared_of_reader(draft, elements))
+        types.settle()
+        found = {name: types.turns(drafts[name].node) for name in turns}
+        if found == turns:
+            return types
+        turns = found
 
 
 def _declared_of_reader(draft: _Draft, elements: Mapping[Value, Element]) -> Sequence[Declared] | None:
@@ -205,6 +225,13 @@ def runs_with_onednn() -> bool:
     )
 
     return bool(port.IsMklEnabled())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def _is_untyped_loop(draft: _Draft, drafts: Mapping[str, _Draft]) -> bool:
+    """Is it the Merge of a loop of TensorFlow 1, for which no rank is declared?"""
+    if draft.node.op not in MERGES or (draft.declared and draft.declared[0] is not None):
+        return False
+    return any(v.node in drafts and drafts[v.node].node.op in NEXTS for v in draft.node.inputs)
 
 
 def _wiring(draft: _Draft) -> Wiring:

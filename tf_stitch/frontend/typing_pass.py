@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from tf_stitch.ir.graph import Node
 
+Turns = dict[str, frozenset[int] | None]
+"""For a loop's Merge, the axes whose dims its turns may change; None where they may change the rank."""
+
 Declared = tuple[int | None, ...] | None
 """A declared shape, or None. A dim is None where unknown; a negative one is the number of a symbol."""
 
@@ -52,15 +55,18 @@ PASSING = frozenset({
 class Types:
     """Types and extents of the values seen so far, and constants among them.
 
-    `settle` writes the last word on equal symbols into them.
+    `settle` writes the last word on equal symbols into them. turns: what loops are taken to change; see `turns`.
     held: extents that are known beforehand, of values that are read out of lists.
     """
 
-    def __init__(self, constants: dict[Value, Any], held: Mapping[Value, tuple[Dim, ...]] | None = None) -> None:
+    def __init__(
+        self, constants: dict[Value, Any], turns: Turns, held: Mapping[Value, tuple[Dim, ...]] | None = None
+    ) -> None:
         self.types: dict[str, tuple[TensorType, ...]] = {}
         self._held = held or {}
         self.extents: dict[Value, tuple[Dim, ...]] = {}
         self.constants = constants
+        self._turns = turns
         self._dims = _Dims()
         self._builder = _TypeBuilder(self._dims)
         self._steps: dict[TensorType, int] = {}
@@ -100,6 +106,18 @@ class Types:
             self.types[name] = tuple(self._settled(t, known) for t in types)
         for value, dims in self.extents.items():
             self.extents[value] = tuple(map(self._dims.canonical, dims))
+
+    def turns(self, merge: Node) -> frozenset[int] | None:
+        """What the turns of this Merge's loop may change, seen when all of the loop is typed and settled.
+
+        A Merge is typed as if turns changed no more than what was given, so only if that comes out again is it true.
+        """
+        mine, given = self.types[merge.name][0], self._turns[merge.name]
+        shapes = [self.operand(v).shape for v in merge.inputs]
+        if given is None or mine.shape is None or any(s is None or len(s) != len(mine.shape) for s in shapes):
+            return None
+        known = [mine.shape, *(s for s in shapes if s is not None)]
+        return given | {axis for axis, dims in enumerate(zip(*known, strict=True)) if len(set(dims)) > 1}
 
     def _settled(self, type_: TensorType, known: dict[TensorType, TensorType]) -> TensorType:
         if type_.shape is None:
@@ -155,6 +173,8 @@ class Types:
             return COMPUTE_TYPES[node.op](node, operands, *self._knowledge(node))
         if node.op in PASSING and operands:
             return operands if node.op == "IdentityN" else [operands[0]] * outputs
+        if node.name in self._turns:
+            return [self._in_every_turn(node)]
         if node.op in ("Merge", "RefMerge"):
             return [self._common(operands)]
         if node.op == "Reshape":
@@ -210,6 +230,14 @@ class Types:
         known = [s for s in shapes if s is not None]
         dims = [axis[0] if len(set(axis)) == 1 else self._dims.fresh() for axis in zip(*known, strict=True)]
         return TensorType(first.dtype, tuple(dims))
+
+    def _in_every_turn(self, merge: Node) -> TensorType:
+        entered = self._common([self.operand(v) for v in merge.inputs if v.node in self.types])
+        changed = self._turns[merge.name]
+        if entered.shape is None or changed is None:
+            return _UNKNOWN
+        dims = (self._dims.fresh() if axis in changed else d for axis, d in enumerate(entered.shape))
+        return TensorType(entered.dtype, tuple(dims))
 
     # -- merging -------------------------------------------------------------------------------------------
 
