@@ -12,12 +12,14 @@ _TINY = 1e-30
 
 
 def worst(outputs: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> tuple[float, str]:
-    """The largest error of all outputs, and the output's name; one that is missing agrees with nothing."""
-    if missing := sorted(set(outputs) ^ set(right)):
-        return NO_AGREEMENT, missing[0]
-    errors = {name: error(outputs[name], right[name]) for name in right}
-    name = max(errors, key=lambda name: errors[name], default="")
-    return errors.get(name, 0.0), name
+    """The largest error of all outputs, and the output's name."""
+    return max(((e, name) for name, e in errors(outputs, right).items()), default=(0.0, ""))
+
+
+def errors(outputs: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Of each output; one that is missing, or too many, agrees with nothing."""
+    unpaired = dict.fromkeys(set(outputs) ^ set(right), NO_AGREEMENT)
+    return unpaired | {name: error(outputs[name], right[name]) for name in right if name in outputs}
 
 
 def error(got: np.ndarray, want: np.ndarray) -> float:

@@ -192,6 +192,7 @@ def _notes(first: Row) -> Iterable[str]:
     if error and output:
         yield f"stitch differs most in {output!r}, by {error:.1e}"
     if first["left_out"]:
-        yield f"not compared, as they are 0 but for rounding: {', '.join(first['left_out'])}"
+        some = ", ".join(first["left_out"][:3])
+        yield f"tensors that a rounding changes as much, left out: {len(first['left_out'])}, {some}…"
     if first["fallbacks"]:
         yield f"{first['fallbacks']} of {first['stitch_ops']} StitchOps fell back"
