@@ -10,7 +10,7 @@ for the nudge's one, so it explains what is `_ROUNDINGS` times as large.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,14 @@ _EPSILON = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class Differences:
-    """worst: way → the largest error, and the output that has it. left_out: tensors whose error a nudge explains."""
+    """worst: way → the largest error, and the output that has it.
+
+    left_out: tensors whose error a nudge explains, of so many `tensors`.
+    """
 
     worst: dict[str, tuple[float, str]]
-    left_out: frozenset[str] = field(default_factory=frozenset)
+    left_out: frozenset[str] = frozenset()
+    tensors: int = 0
 
 
 def differences(found: Mapping[str, Way], case: Case, right: Arrays | None) -> Differences:
@@ -52,8 +56,10 @@ def _of_training(found: Mapping[str, Way], case: Case) -> Differences:
     others = {name: way for name, way in found.items() if name != "tf"}
     worst: dict[str, tuple[float, str]] = dict.fromkeys(found, (0.0, ""))
     left_out: set[str] = set()
+    tensors: set[str] = set()
 
     def compare(right: Arrays, beside: Arrays, outputs: Mapping[str, Arrays]) -> None:
+        tensors.update(right)
         explained = {name: _ROUNDINGS * models_errors.error(beside[name], right[name]) for name in right}
         for way, arrays in outputs.items():
             errors = models_errors.errors(arrays, right)
@@ -69,7 +75,7 @@ def _of_training(found: Mapping[str, Way], case: Case) -> Differences:
     if all(np.array_equal(a, b) for a, b in zip(right.values(), found["tf"].loaded.start, strict=True)):
         raise TrainingError(f"{STEPS} steps changed no variable; the signature has to assign to them.")
     compare(right, _variables(nudged), {name: _variables(way) for name, way in others.items()})
-    return Differences(worst, frozenset(left_out))
+    return Differences(worst, frozenset(left_out), len(tensors))
 
 
 def _nudged(way: Way, case: Case) -> Way:

@@ -193,6 +193,7 @@ def _notes(first: Row) -> Iterable[str]:
         yield f"stitch differs most in {output!r}, by {error:.1e}"
     if first["left_out"]:
         some = ", ".join(first["left_out"][:3])
-        yield f"tensors that a rounding changes as much, left out: {len(first['left_out'])}, {some}…"
+        count = f"{len(first['left_out'])} of {first['tensors']}"
+        yield f"tensors that a rounding changes as much, left out: {count}, {some}…"
     if first["fallbacks"]:
         yield f"{first['fallbacks']} of {first['stitch_ops']} StitchOps fell back"

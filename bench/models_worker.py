@@ -126,7 +126,7 @@ def turns(
                 result["refused"][way.name] = sentence(error)
     if look:
         compared = models_differences.differences(found, measured, _loaded(right))
-        result |= {"errors": compared.worst, "left_out": sorted(compared.left_out)}
+        result |= {"errors": compared.worst, "left_out": sorted(compared.left_out), "tensors": compared.tensors}
     for way in found.values():
         way.loaded.start_again()
     samples = timing.interleaved(dict(found), effort(found, quick))

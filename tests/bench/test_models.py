@@ -228,6 +228,7 @@ def test_what_a_rounding_explains_is_left_out(monkeypatch, tmp_path, change, exp
     compared = models_differences.differences(found, case, None)
     assert ("gradient/2" in compared.left_out) == explained
     assert (compared.worst["stitch"][0] < case.tolerance) == explained
+    assert compared.tensors == 1 + 3 + 3  # the loss, gradients and variables
 
 
 def test_each_way_trains_its_own_copy(tmp_path):
