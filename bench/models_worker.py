@@ -52,7 +52,8 @@ def worker(task: str, asked: Path, result: Path) -> None:
 
 def sentence(error: Exception) -> str:
     """An exception in a line."""
-    text = re.sub(r" when trying to compile graph \S+ on \w+", "", str(error))  # XLA's, of what it lacks
+    # XLA says what it lacks among names that mean nothing outside.
+    text = re.sub(r" when trying to compile graph \S+ on \w+| devices compatible with node .*", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
 
