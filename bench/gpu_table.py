@@ -47,7 +47,7 @@ def _footer(rows: list[Row], summary: Summary) -> Iterator[RenderableType]:
         if row["again"]:
             archs.setdefault((row["cluster"], row["again"]), []).append(row["arch"])
     for (name, again), those in archs.items():
-        yield Text(f"{name} on {', '.join(those)} passes over memory again: {again}")
+        yield Text(f"{name} on {', '.join(those)} may pass over memory again: {again}")
     for name, left in {row["cluster"]: row["stitch_left"] for row in rows if row["stitch_left"]}.items():
         yield Text(f"{name} leaves to TensorFlow: {', '.join(f'{n} {op}' for op, n in left.items())}")
     yield from (Text(f"short: {what}", style="red") for what in summary["short"])

@@ -188,7 +188,7 @@ def _version(
     room = 0
     if waved:
         nests = [joints[n].nest if n in joints else nest for n, nest in enumerate(kernel.nests)]
-        slots = slot_bytes(parts, nests, schedules)
+        slots = slot_bytes(parts, nests, schedules, waved)
         for blocks_ in range(blocks_of_waves(target, THREADS, blocks), 0, -1):
             room = (target.shared_for(blocks_) - slots) // WIDEST * WIDEST
             if room >= LEAST_ROOM:
@@ -238,7 +238,7 @@ def _parts(
             its_own = _stages(n, a.nest, a.schedule)
             stages.append(_in_waves(n, len(a.nest.sweeps), its_own) if n in waved else its_own)
     joined = frozenset(n + 1 for n in joints)
-    return with_block_barriers(in_phases(kernel.nests, stages, sources_of(kernel), joined), tiled | waved)
+    return with_block_barriers(in_phases(kernel.nests, stages, sources_of(kernel), joined), tiled | waved, waved)
 
 
 def _registers(chosen: Sequence[Alternative]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.types import Dim, product
@@ -131,17 +131,25 @@ class GpuSchedules:
 # -- memory ----------------------------------------------------------------------------------------------------
 
 
-def slot_bytes(parts: Iterable[Part], nests: Sequence[Nest], schedules: Sequence[GpuSchedule]) -> int:
-    """Of shared memory that an entry declares: what threads leave for each other. nests: of each stage's number."""
-    found = 0
-    for part in in_order(parts):
+def slot_bytes(
+    parts: Iterable[Part], nests: Sequence[Nest], schedules: Sequence[GpuSchedule], waved: Container[int]
+) -> int:
+    """Of shared memory that an entry declares: what threads leave for each other.
+
+    nests: of each stage's number. waved: nests that go in waves, which have a place for each reduction; the stages of
+    others have their own for its parts and for its totals.
+    """
+    found: dict[object, int] = {}
+    for number, part in enumerate(in_order(parts)):
         if isinstance(part, GridBarrier):
             continue
-        deposits = [step for step in flat(part.body) if isinstance(step, Deposit)]
         count = THREADS if schedules[part.nest].down else THREADS // WARP
-        sizes = [nests[part.nest].reductions[d.reduction].dtype.size for d in deposits]
-        found += sum(-(-size * count // WIDEST) * WIDEST for size in sizes)
-    return found
+        for step in flat(part.body):
+            if isinstance(step, Deposit):
+                bytes_ = nests[part.nest].reductions[step.reduction].dtype.size * count
+                slot = (part.nest, step.reduction) if part.nest in waved else (number, step)
+                found[slot] = -(-bytes_ // WIDEST) * WIDEST
+    return sum(found.values())
 
 
 def rounded(size: Formula, unit: int) -> Formula:

@@ -200,9 +200,12 @@ class SharedState:
 
     tiled: nests whose tiles are in shared memory, all of them in the same place. A thread reads of a tile what it has
     written itself, but where it has, another thread's part of the next nest's tile may be.
+    waved: nests that go in waves, where a reduction's totals are left in the slots of its parts: there is room for more
+    tiles then.
     """
 
     tiled: frozenset[int]
+    waved: Container[int] = ()
     written: set[Slot] = field(default_factory=set[Slot])
     read: set[Slot] = field(default_factory=set[Slot])
     tiles_of: set[int] = field(default_factory=set[int])  # nests that used theirs
@@ -210,10 +213,10 @@ class SharedState:
     def conflict(self, nest: int, step: Step) -> bool:
         """Whether a barrier has to stand in front of this step."""
         match step:
-            case Deposit(reduction, totals):
-                return (nest, reduction, totals) in self.read
-            case Collect(reduction, totals):
-                return (nest, reduction, totals) in self.written
+            case Deposit():
+                return self._slot(nest, step) in self.read
+            case Collect():
+                return self._slot(nest, step) in self.written
             case RunSweep() if nest in self.tiled:
                 return bool(self.tiles_of - {nest})
             case _:
@@ -221,10 +224,10 @@ class SharedState:
 
     def after(self, nest: int, step: Step) -> None:
         match step:
-            case Deposit(reduction, totals):
-                self.written.add((nest, reduction, totals))
-            case Collect(reduction, totals):
-                self.read.add((nest, reduction, totals))
+            case Deposit():
+                self.written.add(self._slot(nest, step))
+            case Collect():
+                self.read.add(self._slot(nest, step))
             case RunSweep() if nest in self.tiled:
                 self.tiles_of.add(nest)
             case BlockBarrier():
@@ -232,18 +235,21 @@ class SharedState:
             case _:
                 pass
 
+    def _slot(self, nest: int, step: Deposit | Collect) -> Slot:
+        return nest, step.reduction, step.totals and nest not in self.waved
+
     def wait(self) -> None:
         self.written.clear()
         self.read.clear()
         self.tiles_of.clear()
 
 
-def with_block_barriers(parts: Sequence[Part], tiled: frozenset[int]) -> tuple[Part, ...]:
-    """The parts with a barrier in front of each step that needs one. `tiled`: see SharedState.
+def with_block_barriers(parts: Sequence[Part], tiled: frozenset[int], waved: Container[int] = ()) -> tuple[Part, ...]:
+    """The parts with a barrier in front of each step that needs one. `tiled`, `waved`: see SharedState.
 
     A loop is gone through twice: its second time round begins where the first has ended.
     """
-    state = SharedState(tiled)
+    state = SharedState(tiled, waved)
 
     def barred(part: Stage | GridBarrier) -> Stage | GridBarrier:
         if isinstance(part, GridBarrier):

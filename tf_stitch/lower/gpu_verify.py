@@ -15,7 +15,7 @@ Loops are gone through twice, as the second time round meets what the first has 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 
 from tf_stitch.ir.types import ONE, Dim, product
@@ -236,18 +236,18 @@ def _verify_shared(version: Version) -> None:
             state = _Shared()
             continue
         for _ in range(2):
-            _walk_shared(part.nest, part.body, state, tiled)
+            _walk_shared(part.nest, part.body, state, tiled, dict(version.kept))
 
 
-def _walk_shared(nest: int, body: Sequence[Step], state: _Shared, tiled: set[int]) -> None:
+def _walk_shared(nest: int, body: Sequence[Step], state: _Shared, tiled: set[int], waved: Container[int]) -> None:
     for step in body:
         match step:
             case Deposit(reduction, totals):
-                slot = (nest, reduction, totals)
+                slot = (nest, reduction, totals and nest not in waved)
                 check(slot not in state.read, f"nest {nest}: a barrier between a read of {slot} and {step}")
                 state.written.add(slot)
             case Collect(reduction, totals):
-                slot = (nest, reduction, totals)
+                slot = (nest, reduction, totals and nest not in waved)
                 check(slot not in state.written, f"nest {nest}: a barrier between a write of {slot} and {step}")
                 state.read.add(slot)
             case BlockBarrier():
@@ -256,7 +256,7 @@ def _walk_shared(nest: int, body: Sequence[Step], state: _Shared, tiled: set[int
                 state.tiles.clear()
             case EachPiece(inner) | EachRow(inner):
                 for _ in range(2):
-                    _walk_shared(nest, inner, state, tiled)
+                    _walk_shared(nest, inner, state, tiled, waved)
             case RunSweep() if nest in tiled:
                 check(state.tiles <= {nest}, f"nest {nest}: a barrier between another nest's tiles and {step}")
                 state.tiles.add(nest)
@@ -316,7 +316,7 @@ def _verify_limits(version: Version, target: GpuTarget) -> None:
     waits = any(isinstance(p, GridBarrier) for p in in_order(version.parts))
     check(variant.resident == waits, "blocks that wait for each other are on the GPU together")
     nests = [version.whole(n) for n in range(len(version.kernel.nests))]
-    static = slot_bytes(version.parts, nests, version.schedules)
+    static = slot_bytes(version.parts, nests, version.schedules, dict(version.kept))
     check(static <= _STATIC_SHARED, f"{static} bytes of shared memory are declared")
     held = target.blocks_together(variant.threads, target.registers_for(variant.threads, variant.blocks), static)
     check(held >= variant.blocks > 0, f"a multiprocessor holds {held} blocks, and not {variant.blocks}")

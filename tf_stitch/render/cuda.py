@@ -19,7 +19,7 @@ from tf_stitch.lower.gpu_schedule import (
     pieces,
     tiles_name,
 )
-from tf_stitch.lower.gpu_steps import GridBarrier, Stage, Waves
+from tf_stitch.lower.gpu_steps import GridBarrier, Stage, Waves, in_order
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
 from tf_stitch.lower.nests import tiles_in_place
 from tf_stitch.render.c_family import STORAGE, formula, headers
@@ -62,7 +62,7 @@ def _entry(version: Version, schedules: GpuSchedules) -> list[str]:
     bounds = f"__launch_bounds__({variant.threads}, {variant.blocks})"
     conditions = [f"// Where {bare(formula(c.small))} is at most {bare(formula(c.large))}." for c in variant.conditions]
     functions = Functions(version, _constant(version.kernel))
-    body = [*_shared(version), *_scratch(version), *_stages(version, functions)]
+    body = [*_shared(version), *_slots(version, functions), *_scratch(version), *_stages(version, functions)]
     if "thread" in words(body):
         body.insert(0, "const int thread = threadIdx.x;")
     return [
@@ -137,6 +137,12 @@ def _shared(version: Version) -> list[str]:
                 lines.append(f"{type_}* const {tile.name} = {where};")
             before = place[-1]
     return ["extern __shared__ __align__(16) char shared[];", *lines] if lines or version.kept else []
+
+
+def _slots(version: Version, functions: Functions) -> list[str]:
+    """What threads leave for each other in waves, in each stage in the same place."""
+    stages = [part for part in in_order(version.parts) if isinstance(part, Stage) and part.nest in dict(version.kept)]
+    return list(dict.fromkeys(line for stage in stages for line in functions.printer(stage).declared()))
 
 
 def _scratch(version: Version) -> list[str]:

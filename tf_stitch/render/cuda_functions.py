@@ -83,7 +83,9 @@ class Functions:
     def printer(self, stage: Stage) -> StagePrinter:
         """Of a stage where it stands."""
         nest, schedule = self.version.nest_of(stage), self.version.schedules[stage.nest]
-        return StagePrinter(stage, nest, schedule, self.index, self.constant, dict(self.version.joints).get(stage.nest))
+        joint = dict(self.version.joints).get(stage.nest)
+        waved = stage.nest in dict(self.version.kept)
+        return StagePrinter(stage, nest, schedule, self.index, self.constant, joint, waved)
 
     def wave_printer(self, stage: Stage, kept: Kept) -> WavePrinter:
         """Of a stage that waves go through."""

@@ -51,7 +51,10 @@ Values = list[tuple[str, str]]  # names, and expressions that none of these name
 
 
 class StagePrinter:
-    """Prints one stage. index: "int" or "i64", what counts elements. constant: see Scope."""
+    """Prints one stage. index: "int" or "i64", what counts elements. constant: see Scope.
+
+    waved: whether it is of a nest that goes in waves, which has its slots for all of its stages.
+    """
 
     def __init__(
         self,
@@ -61,8 +64,10 @@ class StagePrinter:
         index: str,
         constant: frozenset[int],
         joint: Joint | None = None,
+        waved: bool = False,
     ) -> None:
         self.stage = stage
+        self.waved = waved
         self.nest = nest
         self.schedule = schedule
         self.index = index
@@ -76,7 +81,8 @@ class StagePrinter:
 
     # .. the loop over units ....................................................................................
 
-    def _declared(self) -> list[str]:
+    def declared(self) -> list[str]:
+        """The slots of the stage."""
         return [f"__shared__ {type_} {name}[{count}];" for type_, name, count in self.slots()]
 
     def _told(self) -> str:
@@ -102,7 +108,7 @@ class StagePrinter:
         units, head = self._units()
         return [
             self._told(),
-            *self._declared(),
+            *([] if self.waved else self.declared()),
             *head,
             f"for (i64 unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{",
             *self._unit(),
@@ -115,7 +121,7 @@ class StagePrinter:
         declare: whether with its slots.
         """
         units, head = self._units()
-        head = [self._told(), *(self._declared() if declare else []), *head]
+        head = [self._told(), *(self.declared() if declare and not self.waved else []), *head]
         loop = [f"for (; unit < {units}; unit += gridDim.x) {{", *self._unit(), "}", f"unit -= {units};"]
         return ["{", *indented([*head, *loop]), "}"]
 
@@ -178,8 +184,12 @@ class StagePrinter:
             if isinstance(step, Deposit):
                 r, type_, _ = self._reduction(step.reduction)
                 count = THREADS if self.down else THREADS // WARP
-                found.append((type_, f"{r.name}_{'totals' if step.totals else 'slots'}", count))
+                found.append((type_, self._slot(r, step.totals), count))
         return found
+
+    def _slot(self, r: Reduction, totals: bool) -> str:
+        """Where threads leave their parts of a reduction, or their totals."""
+        return f"{r.name}_{'totals' if totals and not self.waved else 'slots'}"
 
     def _groups(self) -> str:
         """Of columns, in all rows above them."""
@@ -381,7 +391,7 @@ class StagePrinter:
 
     def _deposit(self, number: int, totals: bool) -> list[str]:
         r, _, op = self._reduction(number)
-        value, slots = (f"{r.name}_kept", f"{r.name}_totals") if totals else (f"{r.name}_part", f"{r.name}_slots")
+        value, slots = f"{r.name}_{'kept' if totals else 'part'}", self._slot(r, totals)
         if self.down:
             return [f"{slots}[thread] = {value};"]
         return [f"leave({slots}, across<{op}, {WARP}>({value}));"]
@@ -389,7 +399,7 @@ class StagePrinter:
     def _collect(self, number: int, totals: bool, piece: bool) -> list[str]:
         r, type_, op = self._reduction(number)
         name = f"{r.name}_piece" if not totals and (piece or self.schedule.split) else r.name
-        slots = f"{r.name}_totals" if totals else f"{r.name}_slots"
+        slots = self._slot(r, totals)
         if self.down:
             return [f"const {type_} {name} = collect_down<{op}, {self.schedule.lanes}, {THREADS}>({slots});"]
         return [f"const {type_} {name} = collect<{op}, {THREADS // WARP}>({slots});"]

@@ -36,7 +36,7 @@ class WavePrinter(StagePrinter):
     def __init__(
         self, stage: Stage, nest: Nest, schedule: GpuSchedule, index: str, constant: frozenset[int], kept: Kept
     ) -> None:
-        super().__init__(stage, nest, schedule, index, constant)
+        super().__init__(stage, nest, schedule, index, constant, waved=True)
         self.kept = kept
 
     def head(self) -> list[str]:
@@ -73,7 +73,7 @@ class WavePrinter(StagePrinter):
     def wave(self) -> list[str]:
         """The stage, for the units of a wave."""
         loop = "for (i64 unit = first + blockIdx.x; unit < last; unit += gridDim.x, kept_at += piece_length) {"
-        return ["{", *indented([*self._declared(), f"{self.index} kept_at = 0;", loop, *self._unit(), "}"]), "}"]
+        return ["{", *indented([f"{self.index} kept_at = 0;", loop, *self._unit(), "}"]), "}"]
 
     def _base(self, tile: Buffer) -> str:
         return tiles_name(self.stage.nest, tile)
