@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ def test_versions_keep_their_invariants_and_what_is_computed(case: Case) -> None
         return
     for version in made.schedules.versions:
         assert_alike(interp.run(version.kernel, case.inputs), wanted, case.body)
+        for number, kept in version.kept:
+            event(f"{len(kept.tiles)} kept in waves")
+            for level in kept.levels:
+                nests = (*version.kernel.nests[:number], level, *version.kernel.nests[number + 1 :])
+                kernel = replace(version.kernel, nests=nests)
+                assert_alike(interp.run(kernel, case.inputs), wanted, case.body)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.lower import interp
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.gpu import schedule_gpu
+from tf_stitch.lower.gpu_cost import shares_of
 from tf_stitch.lower.gpu_cut import levels
 from tf_stitch.lower.gpu_schedule import Home, Mapping, Version
 from tf_stitch.lower.gpu_steps import Waves
@@ -278,6 +279,21 @@ def test_bits_are_the_same_whatever_is_kept(name: str) -> None:
             results = run(inputs, version.variant, multiprocessors=multiprocessors, seed=multiprocessors)
             for result, other in zip(results, wanted, strict=True):
                 assert same_bits(result, other), (kib, multiprocessors)
+
+
+def test_grids_of_these_sizes_keep_all_and_some_and_go_in_waves() -> None:
+    """So that the test before sees what it says that it does."""
+    found: set[tuple[bool, int]] = set()  # several waves, and how many levels have elements
+    for build, sizes in BODIES.values():
+        for kib in (164, 96, 24):
+            made = lowered_for_gpu(build(), target=gpu_with(kib))
+            version = waves_of(made)[0]
+            symbols = dict(zip((s.symbol for s in made.kernel.symbols), sizes, strict=True))
+            for multiprocessors in (1, 3):
+                grid = version.variant.grid(symbols, multiprocessors)
+                share = shares_of(version, symbols, grid)[0]
+                found.add((share.waves > 1, sum(part > 0 for part in share.parts)))
+    assert found >= {(False, 1), (True, 1), (True, 2), (True, 3)}
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])

@@ -144,13 +144,13 @@ def phases_of(version: Version, symbols: Mapping[str, int], grid: int) -> tuple[
             found.append([])
         else:
             found[-1].append(part)
-    shares = _shares(version, symbols, grid)
+    shares = shares_of(version, symbols, grid)
     return tuple(_phase(version, stages, symbols, parts, shares) for stages in found)
 
 
 def barriers_of(version: Version, symbols: Mapping[str, int], grid: int) -> int:
     """How often a block of such a grid waits for all others."""
-    shares = _shares(version, symbols, grid)
+    shares = shares_of(version, symbols, grid)
     found = 0
     for part in version.parts:
         times = shares[part.nest].waves if isinstance(part, Waves) else 1
@@ -158,8 +158,8 @@ def barriers_of(version: Version, symbols: Mapping[str, int], grid: int) -> int:
     return found
 
 
-def _shares(version: Version, symbols: Mapping[str, int], grid: int) -> dict[int, Share]:
-    """By the numbers of the nests that go in waves."""
+def shares_of(version: Version, symbols: Mapping[str, int], grid: int) -> dict[int, Share]:
+    """What a grid of so many blocks makes of the rows that go in waves, by the numbers of their nests."""
     found: dict[int, Share] = {}
     for number, kept in version.kept:
         nest, s = version.kernel.nests[number], version.schedules[number]
