@@ -95,6 +95,14 @@ def test_registers_are_as_many_as_the_blocks_leave(target: GpuTarget) -> None:
                 assert target.blocks_together(threads, registers + 8, 0) < blocks
 
 
+@pytest.mark.parametrize("target", GpuTarget.all(), ids=lambda target: target.arch)
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 7])
+def test_shared_memory_is_as_much_as_the_blocks_leave(target: GpuTarget, blocks: int) -> None:
+    most = target.shared_for(blocks)
+    assert target.blocks_together(64, 16, most) >= blocks
+    assert target.blocks_together(64, 16, most + 1) < blocks
+
+
 def test_nvidias_header_counts_the_same(tmp_path: Path) -> None:
     headers = _headers()
     if headers is None or shutil.which("g++") is None:
