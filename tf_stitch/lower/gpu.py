@@ -184,18 +184,12 @@ def _version(
     tiled = frozenset(n for n, a in enumerate(chosen) if a.nest.tiles and a.schedule.home is Home.SHARED)
     waved = frozenset(n for n, a in enumerate(chosen) if a.levels)
     blocks = 1 if tiled else target.blocks_together(THREADS, _registers(chosen), SHARED_RESERVE)
-    parts = _parts(kernel, chosen, joints, tiled, waved)
-    room = 0
+    parts, room = _parts(kernel, chosen, joints, tiled, waved), 0
     if waved:
         nests = [joints[n].nest if n in joints else nest for n, nest in enumerate(kernel.nests)]
-        slots = slot_bytes(parts, nests, schedules, waved)
-        for blocks_ in range(blocks_of_waves(target, THREADS, blocks), 0, -1):
-            room = (target.shared_for(blocks_) - slots) // WIDEST * WIDEST
-            if room >= LEAST_ROOM:
-                blocks = blocks_
-                break
-        else:
-            waved, room = frozenset[int](), 0
+        blocks, room = _room(target, blocks, slot_bytes(parts, nests, schedules, waved))
+        if not room:
+            waved = frozenset[int]()
             parts = _parts(kernel, chosen, joints, tiled, waved)
     shared: Formula = Dim(room)
     for n in sorted(tiled):
@@ -213,6 +207,18 @@ def _version(
     )
     kept = tuple((n, _kept(chosen[n], room)) for n in sorted(waved))
     return Version(variant, kernel, schedules, parts, wide, tuple(joints.items()), kept)
+
+
+def _room(target: GpuTarget, most: int, slots: int) -> tuple[int, int]:
+    """How many blocks of waves a multiprocessor holds, and the bytes in which each keeps something; of too few none.
+
+    most: blocks that it holds otherwise. slots: bytes of a block's shared memory that are taken.
+    """
+    for blocks in range(blocks_of_waves(target, THREADS, most), 0, -1):
+        room = (target.shared_for(blocks) - slots) // WIDEST * WIDEST
+        if room >= LEAST_ROOM:
+            return blocks, room
+    return most, 0
 
 
 def _kept(chosen: Alternative, room: int) -> Kept:
