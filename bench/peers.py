@@ -9,6 +9,9 @@ Each is a process; `peers_protocol` says why, and how they are measured in turns
 the wall's on more. A peer calls its compiled copy again and again, on what it made, from a loop in Python, and what
 such a loop costs with nothing to do is taken off. A model is one call, and nothing is taken off. Outputs are compared
 with TensorFlow's.
+
+On several threads, only figures of an idle machine count: torch's threads have equal shares of a loop and wait for the
+slowest, so whoever else is at work costs it many times what it costs a pool that hands out small blocks.
 """
 
 from __future__ import annotations
