@@ -119,7 +119,9 @@ CRNN_TRAIN = Model(
     sizes=((1,), (3,)),
     make_inputs=partial(_labelled, parameters=TRAINED),
     build=partial(_build_train, parameters=TRAINED),
-    tolerance=1e-4,
+    # Rounding decides which of two equal pixels a pool takes, and a gradient goes there: so TensorFlow itself is 1e-2
+    # from float64.
+    tolerance=2e-2,
 )
 
 CRNN_TRAIN_TINY = replace(
@@ -128,4 +130,5 @@ CRNN_TRAIN_TINY = replace(
     sizes=((3,),),
     make_inputs=partial(_labelled, parameters=TINY),
     build=partial(_build_train, parameters=TINY),
+    tolerance=1e-4,
 )

@@ -52,10 +52,10 @@ def save_step(
     tf.saved_model.save(module, str(destination), signatures=step)
 
 
-def adam() -> Any:
+def adam(learning_rate: float = LEARNING_RATE) -> Any:
     import tf_keras  # pyright: ignore[reportMissingImports]
 
-    return tf_keras.optimizers.Adam(LEARNING_RATE, epsilon=EPSILON, jit_compile=False)
+    return tf_keras.optimizers.Adam(learning_rate, epsilon=EPSILON, jit_compile=False)
 
 
 def outputs(loss: Any, gradients: Sequence[Any]) -> dict[str, Any]:
