@@ -25,7 +25,7 @@ PACKAGES = ("tf-models-official==2.20.0", "gin-config==0.5.0", "tf-keras==2.21.0
 
 
 SMOOTHING = 0.1  # of labels, as in Vaswani et al. (2017)
-LEARNING_RATE = 2e-5  # is one of their warm-up; with more, rounding grows tenfold from step to step
+LEARNING_RATE = 2e-5  # is one of their warm-up
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ TRANSFORMER_TRAIN = Model(
     sizes=((2, 64), (1, 23)),
     make_inputs=partial(_forced_inputs, scale=BASE),
     build=partial(_build_train, scale=BASE),
-    tolerance=1e-4,
+    tolerance=5e-4,  # TensorFlow's own small gradients, of queries and keys, are 1e-4 from float64
 )
 
 TRANSFORMER_TRAIN_TINY = replace(
@@ -159,4 +159,5 @@ TRANSFORMER_TRAIN_TINY = replace(
     sizes=((2, 7),),
     make_inputs=partial(_forced_inputs, scale=TINY),
     build=partial(_build_train, scale=TINY),
+    tolerance=1e-4,
 )
