@@ -87,7 +87,7 @@ def _once(stitched: StitchedCluster, symbols: dict[str, int]) -> int:
 
 def _left(graph: Graph, made: Stitched) -> Iterator[tuple[str, int]]:
     """The memory-intensive nodes that TensorFlow keeps: the op, and bytes of operands and results."""
-    from tf_stitch.passes.profitability import folded_nodes
+    from tf_stitch.passes.folding import folded_nodes
 
     folded = folded_nodes(graph)
     for rejection in made.rejections:

@@ -160,7 +160,7 @@ def test_a_cache_that_takes_nothing(
 
 def test_a_corrupt_entry(model: Path, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert command("convert", model, tmp_path / "a").code == 0
-    built = {path: path.read_bytes() for path in cache.rglob("*.so")}
+    built = {path: path.read_bytes() for path in cache.glob("??/*.so")}
     assert len(built) == 2
     for path, content in built.items():
         path.write_bytes(content[::-1])

@@ -19,6 +19,8 @@ for (i64 first = 0; first < units; first += wave) {
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from tf_stitch.lower.gpu_schedule import WIDEST, GpuSchedule, tiles_name
@@ -75,6 +77,16 @@ class WavePrinter(StagePrinter):
         loop = "for (i64 unit = first + blockIdx.x; unit < last; unit += gridDim.x, kept_at += piece_length) {"
         return ["{", *indented([f"{self.index} kept_at = 0;", loop, *self._unit(), "}"]), "}"]
 
+    def _unit(self) -> list[str]:
+        """Without tiles that this stage goes past: every stage goes in steps of the same pieces."""
+        lines = super()._unit()
+        words = Counter(word for line in lines for word in re.findall(r"\w+", line))
+        unused = [self._pointer(tile) for tile in self.kept.tiles if words[tile.name] == 1]
+        return [line for line in lines if not line.lstrip().startswith(tuple(unused))] if unused else lines
+
+    def _pointer(self, tile: Buffer) -> str:
+        return f"{STORAGE[tile.dtype]}* const {tile.name} ="
+
     def _base(self, tile: Buffer) -> str:
         return tiles_name(self.stage.nest, tile)
 
@@ -85,7 +97,7 @@ class WavePrinter(StagePrinter):
         for tile in self.kept.tiles:
             lines += [
                 f"const {self.index} {self._end(tile)} = kept_end(begin, end, {tile.name}_places - kept_at);",
-                f"{STORAGE[tile.dtype]}* const {tile.name} = {self._base(tile)} + (kept_at - begin){width};",
+                f"{self._pointer(tile)} {self._base(tile)} + (kept_at - begin){width};",
             ]
         return lines
 

@@ -91,12 +91,14 @@ class _CorruptError(Exception):
 class KernelCache:
     """A cache directory. Any number of processes and threads may use it at a time."""
 
-    def __init__(self, root: Path | None = None, max_bytes: int | None = None) -> None:
+    def __init__(self, root: Path | None = None, max_bytes: int | None = None, *, inside: Path | None = None) -> None:
         """At `root`, or where the environment says. Never raises: a bad directory gives a warning.
 
-        The size cap is `max_bytes`, or TF_STITCH_CACHE_MAX_BYTES, or 1 GiB.
+        The size cap is `max_bytes`, or TF_STITCH_CACHE_MAX_BYTES, or 1 GiB. inside: the cache that this is a part of,
+        of whose directory is warned.
         """
         self.root = configured_root() if root is None else root
+        self._warned_of = inside or self.root
         self.max_bytes = _configured_max_bytes() if max_bytes is None else max_bytes
         self._problem: str | None = None
         self._overflow: Path | None = None
@@ -190,10 +192,10 @@ class KernelCache:
             self._problem = problem
         warn_once(
             _log,
-            (self.root,),
+            (self._warned_of,),
             "the kernel cache %s is not written: %s. Kernels go to a temporary directory, and are built "
             "again by every process; set TF_STITCH_CACHE_DIR to a directory of your own",
-            self.root,
+            self._warned_of,
             problem,
         )
 

@@ -71,7 +71,7 @@ class PrecompiledPrelude:
         except OSError:
             return None
         if self._cache is None:
-            self._cache = KernelCache(self._kernels.root / DIRECTORY, _MAX_BYTES)
+            self._cache = KernelCache(self._kernels.root / DIRECTORY, _MAX_BYTES, inside=self._kernels.root)
         source = Source("the prelude", text)
         job = Job(key, source, compiler, [command], _WHOLE, _PRODUCT, self._target.requires, self._timeout)
         built = build_once(job, self._cache, runner)
