@@ -46,13 +46,21 @@ def _compiled(compiler: Nvrtc, text: str, arch: str) -> dict[str, Resources]:
 @pytest.mark.parametrize("target", GpuTarget.all(), ids=lambda t: t.arch)
 @pytest.mark.parametrize("name", BODIES)
 def test_kernels_fit_without_spills(name: str, target: GpuTarget, compiler: Nvrtc) -> None:
+    """As they are built: one that spills at first is given more registers, twice at most."""
     made = lowered_for_gpu(BODIES[name], "kernel", target)
+    launch = made.schedules.launch
     found = _compiled(compiler, made.text, target.arch)
-    assert set(found) == {v.entry for v in made.schedules.launch.variants}
-    for variant in made.schedules.launch.variants:
+    for _ in range(2):
+        if all(needs.local_bytes == 0 for needs in found.values()):
+            break
+        built = {e: Built(n.registers, n.local_bytes, n.shared_bytes) for e, n in found.items()}
+        schedules = relaxed(made.schedules, target, built)
+        launch, found = schedules.launch, _compiled(compiler, render_cuda(made.kernel, schedules).text, target.arch)
+    assert set(found) == {v.entry for v in launch.variants}
+    for variant in launch.variants:
         needs = found[variant.entry]
         assert needs.local_bytes == 0, f"{variant.entry} spills"
-        assert residency_problem(made.schedules.launch, found, target) is None
+        assert residency_problem(launch, found, target) is None
         assert target.blocks_together(variant.threads, needs.registers, needs.shared_bytes) >= variant.blocks
 
 
