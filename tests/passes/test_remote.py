@@ -220,6 +220,20 @@ def test_what_is_joined_still_reads_once_what_both_read() -> None:
     assert len(made.plan.groups) == 1
 
 
+@pytest.mark.parametrize(("side", "kernels"), [(64, 1), (1024, 4)])
+def test_what_would_leave_the_cache_is_not_joined(side: int, kernels: int) -> None:
+    """The steps of four variables, which four assignments read next: 4 MB each, or 16 KB."""
+    d = Drawing()
+    steps = [column(d, f"step{n}", d.input(f"g{n}", f32(side, side))) for n in range(4)]
+    assert len(clusters(d.graph(returned=steps))) == kernels
+
+
+def test_however_large_what_both_read_is_read_once() -> None:
+    d = Drawing()
+    x = d.input("x", f32(1024, 1024))
+    assert len(clusters(d.graph(returned=[column(d, name, x) for name in "abc"]))) == 1
+
+
 def test_an_update_of_many_variables_is_one_kernel() -> None:
     """Scaled by the norm of all gradients: a sum for each, then a nest for each, since they have nothing in common."""
     d = Drawing()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tf_stitch.config import Config
 from tf_stitch.errors import Reason
@@ -11,6 +12,7 @@ from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes.expand import Expansion
+from tf_stitch.plan.cost import Bytes, size
 
 # Words in the names of ops that compute for long; so does a call of a function or a loop.
 _COMPUTE_INTENSIVE = tuple(
@@ -20,6 +22,7 @@ _COMPUTE_INTENSIVE = tuple(
 _TINY = 16  # elements
 _IN_CACHE = 4096  # elements
 _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could be measured
+_STAYS_CACHED = 1 << 20  # bytes
 _GATHERING = frozenset(("ConcatV2", "Pack"))  # what is computed is stored in place
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
@@ -144,6 +147,40 @@ def _turns_rows(graph: Graph, name: str) -> bool:
     keeps_rows = permutation is not None and permutation.size and permutation.ravel()[-1] == permutation.size - 1
     is_small = type_.shape is not None and type_.size.is_static and type_.size.coefficient <= _IN_CACHE
     return not (keeps_rows or is_small)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a kernel reads, and the bytes that it writes. An unknown dim counts as UNKNOWN_DIM."""
+
+    read: Mapping[Value, int]
+    written: int
+
+    @staticmethod
+    def of(graph: Graph, names: Sequence[str], found: Expansion) -> Traffic:
+        """That of a cluster; `found` may have the names of another one that looks the same."""
+        inside = set(names)
+        outside = {v for n in names for v in graph.nodes[n].inputs if v.node not in inside}
+        types = {v: graph.type_of(v) for v in outside}
+        read = {v: Bytes.of([size(t)]).at() for v, t in types.items() if t.shape is not None}
+        return Traffic(read, Bytes.of(size(found.body.steps[o].type) for o in found.body.outputs).at())
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.read.values()) + self.written
+
+    def with_(self, other: Traffic) -> Traffic:
+        return Traffic({**self.read, **other.read}, self.written + other.written)
+
+
+def stays_together(one: Traffic, other: Traffic) -> bool:
+    """Whether two kernels that have nothing to do with each other are no slower as one.
+
+    An op's call costs as much as some 30 KB from memory. An optimizer's steps that are joined for all variables write
+    what the assignments behind them then read from memory; each by itself, they would find it in the cache.
+    """
+    shared = sum(other.read[v] for v in other.read.keys() & one.read.keys())
+    return one.bytes + other.bytes - shared <= _STAYS_CACHED or 4 * shared >= min(one.bytes, other.bytes)
 
 
 def works(graph: Graph, members: Sequence[str], views: frozenset[str]) -> bool:

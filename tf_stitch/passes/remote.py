@@ -6,11 +6,13 @@
                                                         └──────────────────┘
 
 Gained is the call of an op, about a microsecond each, and what both read is read once. Lost is that one now waits for
-what the other waits for. So clusters are joined that
+what the other waits for, and that what was just computed, and is read next, may have left the cache by then. So
+clusters are joined that
 
   - have no path between them, and make no cycle as one (contraction.py); run in one place; are not too large together;
   - stand equally deep: as many compute-intensive ops one after another come before each. Or that no such op comes
     behind. Then no matmul waits longer than the other one's cluster would have made it wait;
+  - move little enough together to stay in the cache, or share much of what they read (profitability.stays_together);
   - assume the same of dims that are not known. The guards of one kernel fail together, and a cluster must not run its
     fallback because of what another one assumed.
 """
@@ -27,6 +29,7 @@ from tf_stitch.passes import profitability
 from tf_stitch.passes.contraction import Contraction
 from tf_stitch.passes.expand import Expansion
 from tf_stitch.passes.legality import Place
+from tf_stitch.passes.profitability import Traffic
 
 _OPEN = 4  # clusters of one kind that are still grown: those behind are full, or there is a path to most that come
 _LAST = -1  # the depth of all behind which nothing compute-intensive comes
@@ -52,19 +55,25 @@ def join_remote(
     """
     depth = _depths(graph, contraction)
     number_of = {contraction.unit(names[0]): number for number, (names, _) in enumerate(parts)}
+    traffic = [Traffic.of(graph, names, found) for names, found in parts]
+    moved: dict[int, Traffic] = {}  # of what was joined, by the first part's number
     grown: dict[_Kind, list[list[int]]] = {}
     for unit in [u for u in contraction.in_order() if u in number_of]:
-        names, found = parts[number_of[unit]]
+        number = number_of[unit]
+        names, found = parts[number]
         kind = _Kind(Place.of(graph.nodes[n] for n in names), depth[unit], assumptions(graph, found))
         open_ = grown.setdefault(kind, [])
         for together in open_[-_OPEN:]:
             other = contraction.unit(parts[together[0]][0][0])
             fits = len(contraction.members[other]) + len(names) <= config.max_cluster_size
+            fits = fits and profitability.stays_together(moved[together[0]], traffic[number])
             if fits and not contraction.adjacent(other, unit) and contraction.join(other, unit) is None:
-                together.append(number_of[unit])
+                moved[together[0]] = moved[together[0]].with_(traffic[number])
+                together.append(number)
                 break
         else:
-            open_.append([number_of[unit]])
+            moved[number] = traffic[number]
+            open_.append([number])
     return [together for of_kind in grown.values() for together in of_kind]
 
 
