@@ -10,6 +10,7 @@ import tensorflow as tf
 from click.testing import CliRunner
 from rich.console import Console
 
+import tf_stitch
 from bench import ablation, ablation_worker, report_ablation, report_terminal, results, timing
 from bench.__main__ import bench
 from bench.ablation_steps import ABLATIONS
@@ -31,6 +32,7 @@ def softmax(x):
 @pytest.fixture(scope="module")
 def row():
     x = tf.constant(np.random.default_rng(0).standard_normal((ROWS, WIDTH)).astype(np.float32))
+    tf_stitch.reset_stats()  # of what other tests of this process let fall back
     found = ablation_worker.compared(softmax, {"x": x}, 1, 1e-5, timing.QUICK)
     return {"model": "softmax", "size": f"{ROWS}x{WIDTH}", "threads": 1, "clock": "cpu", "absent": "", **found}
 
