@@ -29,9 +29,9 @@ def render(rows: list[Row], summary: Summary, width: int) -> RenderableType:
             row["workload"],
             row["shape"],
             str(row["threads"]),
-            *(_ms(row[name]) for name in ("tf_ms", "xla_ms", "stitch_ms")),
-            _ratio(row["tf_over_stitch"]),
-            _ratio(row["xla_over_stitch"]),
+            *(ms(row[name]) for name in ("tf_ms", "xla_ms", "stitch_ms")),
+            ratio(row["tf_over_stitch"]),
+            ratio(row["xla_over_stitch"]),
             _kernels(row),
         ]
         if width >= WIDE:
@@ -49,7 +49,7 @@ def _kernels(row: Row) -> str:
 
 def _rival_cells(rival: Row) -> list[str]:
     """A line below a row: what TensorFlow takes with its own ops for the work."""
-    return [f" {rival['name']}", "", "", _ms(rival["ms"]), "", "", _ratio(rival["over_stitch"])]
+    return [f" {rival['name']}", "", "", ms(rival["ms"]), "", "", ratio(rival["over_stitch"])]
 
 
 def _footer(rows: list[Row], summary: Summary) -> list[RenderableType]:
@@ -59,14 +59,14 @@ def _footer(rows: list[Row], summary: Summary) -> list[RenderableType]:
     ]
     lines += [Text(line, style="yellow") for line in sorted(set(_remarks(rows)))]
     lines += [Text(f"wrong output: {which}", style="red") for which in summary["disagreeing"]]
-    seconds = (f"{way} {_ms(summary[f'{way}_compile_cpu_s'])}" for way in ("tf", "xla", "stitch"))
+    seconds = (f"{way} {ms(summary[f'{way}_compile_cpu_s'])}" for way in ("tf", "xla", "stitch"))
     lines.append(Text(f"CPU seconds of first calls: {', '.join(seconds)}"))
-    lines.append(Text(f"worst row, better of the two / stitch: {_ratio(summary['worst_over_better'])}"))
+    lines.append(Text(f"worst row, better of the two / stitch: {ratio(summary['worst_over_better'])}"))
     lines.append(
         Text(
-            f"geometric means: TF/stitch {_ratio(summary['geomean_tf_over_stitch'])}"
-            f" · XLA/stitch {_ratio(summary['geomean_xla_over_stitch'])}"
-            f" · TF/XLA {_ratio(summary['geomean_tf_over_xla'])}",
+            f"geometric means: TF/stitch {ratio(summary['geomean_tf_over_stitch'])}"
+            f" · XLA/stitch {ratio(summary['geomean_xla_over_stitch'])}"
+            f" · TF/XLA {ratio(summary['geomean_tf_over_xla'])}",
             style="bold",
         )
     )
@@ -84,19 +84,19 @@ def show(console: Console, rows: list[Row], summary: Summary) -> None:
 
 
 def log_line(row: Row) -> str:
-    times = ", ".join(f"{way} {_ms(row[f'{way}_ms'])}" for way in ("tf", "xla", "stitch"))
+    times = ", ".join(f"{way} {ms(row[f'{way}_ms'])}" for way in ("tf", "xla", "stitch"))
     better = results.better_over_stitch(row)
     lead = f", {better:.2f} over the better" if better is not None else ""
     return f"threads {row['threads']}, {row['workload']} {row['shape']}: {times} ms{lead}"
 
 
-def _ms(value: object) -> str:
+def ms(value: object) -> str:
     if not isinstance(value, int | float):
         return "–"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _ratio(value: object) -> str:
+def ratio(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, int | float) else "–"
 
 

@@ -8,6 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bench.cluster_table import ms, ratio
 from bench.peers_rows import PEERS, WAYS
 from bench.results import Row, Summary
 
@@ -25,8 +26,8 @@ def render(rows: list[Row], summary: Summary) -> RenderableType:
             row["workload"],
             row["shape"],
             str(row["threads"]),
-            *(_ms(row[f"{way}_ms"]) for way in WAYS),
-            *(_ratio(row[f"{peer}_over_stitch"]) for peer in PEERS),
+            *(ms(row[f"{way}_ms"]) for way in WAYS),
+            *(ratio(row[f"{peer}_over_stitch"]) for peer in PEERS),
             style="red" if row["disagree"] else None,
         )
     return Group(table, *_footer(summary))
@@ -37,7 +38,7 @@ def show(console: Console, rows: list[Row], summary: Summary) -> None:
 
 
 def log_line(row: Row) -> str:
-    times = ", ".join(f"{TITLES[way]} {_ms(row[f'{way}_ms'])}" for way in WAYS)
+    times = ", ".join(f"{TITLES[way]} {ms(row[f'{way}_ms'])}" for way in WAYS)
     return f"threads {row['threads']}, {row['workload']} {row['shape']}: {times} ms"
 
 
@@ -50,17 +51,5 @@ def _footer(summary: Summary) -> Iterator[RenderableType]:
     yield from (Text(f"ahead of tf_stitch: {which}") for which in summary["ahead"])
     versions = ", ".join(f"{package} {version}" for package, version in summary["peers"].items())
     yield Text(f"with {versions or 'no peer that answers'}")
-    means = " · ".join(
-        f"{TITLES[way]}/stitch {_ratio(summary[f'geomean_{way}_over_stitch'])}" for way in ("tf", *PEERS)
-    )
+    means = " · ".join(f"{TITLES[way]}/stitch {ratio(summary[f'geomean_{way}_over_stitch'])}" for way in ("tf", *PEERS))
     yield Text(f"geometric means: {means}", style="bold")
-
-
-def _ms(value: object) -> str:
-    if not isinstance(value, int | float):
-        return "–"
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
-def _ratio(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, int | float) else "–"

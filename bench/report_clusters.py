@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench import report_values as values
-from bench.report_parts import Bar, Chart, Column, Entry, Kind, Line, Metric, Run, Section, Segment, Table, ratio_scale
+from bench.report_parts import Bar, Chart, Column, Entry, Kind, Line, Metric, Run, Section, Segment, Table, ratio_chart
 from bench.report_values import number, text, texts
 from bench.results import Row, geomean
 
@@ -13,9 +13,7 @@ WAYS = ("tf", "xla", "stitch")
 
 
 def sections(run: Run) -> list[Section]:
-    alarms = [
-        f"wrong output of {', '.join(texts(r, 'disagree'))}: {_name(r)}" for r in run.rows if texts(r, "disagree")
-    ]
+    alarms = [f"wrong output of {', '.join(texts(r, 'disagree'))}: {name(r)}" for r in run.rows if texts(r, "disagree")]
     tiles = [
         (values.times(geomean(number(row, key) for row in run.rows)), f"over {rival}, geometric mean")
         for key, rival in (("tf_over_stitch", "TensorFlow"), ("xla_over_stitch", "XLA"))
@@ -24,7 +22,7 @@ def sections(run: Run) -> list[Section]:
     return [Section("Clusters", (), tuple(alarms), tuple(tiles), tuple(charts), (_table(run.rows),))]
 
 
-def _name(row: Row) -> str:
+def name(row: Row) -> str:
     return f"{text(row, 'workload')} {text(row, 'shape')} on {text(row, 'threads')}"
 
 
@@ -34,23 +32,26 @@ def _speedups(rows: Sequence[Row], threads: str) -> Chart:
         for row in rows
         if text(row, "threads") == threads
     ]
-    ends = [segment.end for line in lines for bar in line.bars for segment in bar.segments]
-    return Chart(
+    return ratio_chart(
         f"clusters-{threads}",
         f"Speed-up of a cluster, {'1 thread' if threads == '1' else f'{threads} threads'}",
-        ratio_scale(ends, "times as fast (logarithmic)"),
-        tuple(lines),
+        "times as fast (logarithmic)",
+        lines,
         (("tf", "over TensorFlow"), ("xla", "over XLA")),
-        reference=1.0,
-        note="Whiskers: the middle half of the other's time over the median of tf_stitch's.",
+        "Whiskers: the middle half of the other's time over the median of tf_stitch's.",
     )
 
 
 def _over(row: Row, way: str) -> Bar:
+    reason = text(row, "absent", way) or text(row, "absent", "stitch")
+    return speedup(row, way, values.shortened(reason) or "not measured")
+
+
+def speedup(row: Row, way: str, absent: str) -> Bar:
+    """Of tf_stitch over a way, with the middle half of the way's time; `absent` where it was not measured."""
     ratio, stitch_ms = number(row, f"{way}_over_stitch"), number(row, "stitch_ms")
     if ratio is None:
-        reason = text(row, "absent", way) or text(row, "absent", "stitch")
-        return Bar(absent=values.shortened(reason) or "not measured")
+        return Bar(absent=absent)
     spread = values.quartiles(row.get("spread"), way)
     whisker = (spread[0] / stitch_ms, spread[1] / stitch_ms) if spread and stitch_ms else None
     return Bar((Segment(way, 1.0, ratio),), values.times(ratio), whisker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench import report_values as values
-from bench.report_parts import Bar, Chart, Column, Entry, Kind, Line, Metric, Run, Section, Segment, Table, ratio_scale
+from bench.report_parts import Bar, Chart, Column, Entry, Kind, Line, Metric, Run, Section, Segment, Table, ratio_chart
 from bench.report_values import number, text, texts
 from bench.results import Row, geomean
 
@@ -63,15 +63,13 @@ def _xla_over(row: Row, what: str) -> float | None:
 
 def _chart(rows: Sequence[Row], arch: str) -> Chart:
     lines = [Line(text(r, "cluster"), text(r, "shape"), (_least(r, "xla"), _least(r, "stitch"))) for r in rows]
-    ends = [segment.end for line in lines for bar in line.bars for segment in bar.segments]
-    return Chart(
+    return ratio_chart(
         f"gpu-bytes-{arch}",
         f"Bytes over the least there are, {arch.upper()}",
-        ratio_scale(ends, "times inputs and outputs once (logarithmic)"),
-        tuple(lines),
+        "times inputs and outputs once (logarithmic)",
+        lines,
         (("xla", "XLA"), ("stitch", "tf_stitch")),
-        reference=1.0,
-        note="Beside each bar: kernels.",
+        "Beside each bar: kernels.",
     )
 
 

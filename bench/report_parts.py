@@ -12,7 +12,7 @@ bert 1x128│ ████████▒▒▒▒  bar│──────► 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -181,6 +181,14 @@ def ratio_scale(values: list[float], unit: str) -> Scale:
     """Logarithmic, so that half and double are equally far from 1, which is always on it."""
     found = [v for v in values if v > 0]
     return Scale(min([0.9, *found]) / 1.05, max([1.25, *found]) * 1.05, unit, is_log=True)
+
+
+def ratio_chart(
+    name: str, title: str, unit: str, lines: Sequence[Line], legend: tuple[tuple[str, str], ...], note: str = ""
+) -> Chart:
+    """Bars of ratios, as far as they go, beside 1."""
+    ends = [segment.end for line in lines for bar in line.bars for segment in bar.segments]
+    return Chart(name, title, ratio_scale(ends, unit), tuple(lines), legend, reference=1.0, note=note)
 
 
 def _even_marks(low: float, high: float) -> tuple[float, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench import report_values as values
-from bench.report_parts import Bar, Chart, Column, Entry, Kind, Line, Metric, Run, Section, Segment, Table, ratio_scale
+from bench.report_clusters import name, speedup
+from bench.report_parts import Chart, Column, Entry, Kind, Line, Metric, Run, Section, Table, ratio_chart
 from bench.report_values import number, text, texts
 from bench.results import Row, geomean
 
@@ -18,9 +19,7 @@ def sections(run: Run) -> list[Section]:
         for way, title in RIVALS
         if (mean := geomean(number(row, f"{way}_over_stitch") for row in run.rows)) is not None
     ]
-    alarms = [
-        f"other output of {', '.join(texts(r, 'disagree'))}: {_name(r)}" for r in run.rows if texts(r, "disagree")
-    ]
+    alarms = [f"other output of {', '.join(texts(r, 'disagree'))}: {name(r)}" for r in run.rows if texts(r, "disagree")]
     skipped = dict.fromkeys(
         f"not measured, {title} on {text(row, 'workload')}: {reason}"
         for row in run.rows
@@ -32,33 +31,22 @@ def sections(run: Run) -> list[Section]:
     return [Section("Peers", (), (*alarms, *skipped), tuple(tiles), charts, (_table(run.rows),))]
 
 
-def _name(row: Row) -> str:
-    return f"{text(row, 'workload')} {text(row, 'shape')} on {text(row, 'threads')}"
-
-
 def _chart(rows: Sequence[Row], threads: str) -> Chart:
     lines = [
-        Line(text(row, "workload"), text(row, "shape"), tuple(_over(row, way, title) for way, title in RIVALS))
+        Line(
+            text(row, "workload"),
+            text(row, "shape"),
+            tuple(speedup(row, way, f"{title}: not measured") for way, title in RIVALS),
+        )
         for row in rows
     ]
-    ends = [segment.end for line in lines for bar in line.bars for segment in bar.segments]
-    return Chart(
+    return ratio_chart(
         f"peers-{threads}",
         f"Speed-up over peers, {'1 thread' if threads == '1' else f'{threads} threads'}",
-        ratio_scale(ends, "times as fast (logarithmic)"),
-        tuple(lines),
+        "times as fast (logarithmic)",
+        lines,
         tuple((way, f"over {title}") for way, title in RIVALS),
-        reference=1.0,
     )
-
-
-def _over(row: Row, way: str, title: str) -> Bar:
-    ratio, stitch_ms = number(row, f"{way}_over_stitch"), number(row, "stitch_ms")
-    if ratio is None:
-        return Bar(absent=f"{title}: not measured")
-    spread = values.quartiles(row.get("spread"), way)
-    whisker = (spread[0] / stitch_ms, spread[1] / stitch_ms) if spread and stitch_ms else None
-    return Bar((Segment(way, 1.0, ratio),), values.times(ratio), whisker)
 
 
 def _table(rows: Sequence[Row]) -> Table:

@@ -179,8 +179,9 @@ def stays_together(one: Traffic, other: Traffic) -> bool:
     An op's call costs as much as some 30 KB from memory. An optimizer's steps that are joined for all variables write
     what the assignments behind them then read from memory; each by itself, they would find it in the cache.
     """
-    shared = sum(other.read[v] for v in other.read.keys() & one.read.keys())
-    return one.bytes + other.bytes - shared <= _STAYS_CACHED or 4 * shared >= min(one.bytes, other.bytes)
+    together = one.with_(other).bytes
+    shared = one.bytes + other.bytes - together
+    return together <= _STAYS_CACHED or 4 * shared >= min(one.bytes, other.bytes)
 
 
 def works(graph: Graph, members: Sequence[str], views: frozenset[str]) -> bool:

@@ -49,7 +49,7 @@ class HostToolchain:
         self.cache = cache
         self._headers = headers
         self._headers_digest = headers.digest()
-        self._precompiled = PrecompiledPrelude(target, headers, cache, timeout)
+        self._precompiled = PrecompiledPrelude(target, headers, self._headers_digest, cache, timeout)
         self._lock = threading.Lock()
         self._more_compilers = compilers
         self._compilers: list[Compiler] = []

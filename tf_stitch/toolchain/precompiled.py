@@ -36,10 +36,11 @@ _MAX_BYTES: Final = 64 << 20
 class PrecompiledPrelude:
     """That of one target. Safe to use from many threads at a time."""
 
-    def __init__(self, target: Target, headers: Headers, cache: KernelCache, timeout: float) -> None:
-        """cache: the kernels'."""
+    def __init__(self, target: Target, headers: Headers, digest: str, cache: KernelCache, timeout: float) -> None:
+        """digest: of the headers. cache: the kernels'."""
         self._target = target
         self._headers = headers
+        self._digest = digest
         self._kernels = cache
         self._timeout = timeout
         self._lock = threading.Lock()
@@ -84,4 +85,4 @@ class PrecompiledPrelude:
         """Over the files as they are on the disk, too: clang refuses it when one has another time."""
         files = [(f, f.stat()) for f in self._headers.files()]
         stamps = [(str(f), s.st_mtime_ns, s.st_size) for f, s in files]
-        return hashlib.sha256(repr((compiler.version, command, self._headers.digest(), stamps)).encode()).hexdigest()
+        return hashlib.sha256(repr((compiler.version, command, self._digest, stamps)).encode()).hexdigest()
