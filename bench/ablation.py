@@ -17,11 +17,7 @@ and that an op which TensorFlow has as one kernel (Softmax) stays one. XLA's own
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,13 +25,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench import machine, report_ablation, report_terminal, results
+from bench import elsewhere, machine, report_ablation, report_terminal, results
 from bench.ablation_steps import ABLATIONS
 from bench.report_parts import Run
 from bench.results import Row, Summary
 from bench.workloads.models import ALL, PAPER, BuildError, FetchError
 
-ROOT = Path(__file__).resolve().parent.parent
 LONGEST_MODEL_S = 900
 NAMES = click.Choice(list(ALL))
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
@@ -54,9 +49,7 @@ def ablation(names: tuple[str, ...], threads: int, json_path: Path | None) -> No
         log.print(_log_line(rows[-1]), markup=False, soft_wrap=True)
     outcome = summary(rows)
     if json_path is not None:
-        json_path.parent.mkdir(parents=True, exist_ok=True)
-        document = results.document(rows, outcome) | {"command": "ablation"}
-        json_path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        results.write(json_path, rows, outcome, "ablation")
     report_terminal.show(Console(), report_ablation.sections(Run(Path(), "ablation", tuple(rows), outcome)))
     if any(row["absent"] or row["disagree"] for row in rows):
         sys.exit(1)
@@ -108,22 +101,4 @@ def _full_over(row: Row, step: str, what: str) -> float | None:
 
 
 def _in_own_process(name: str, threads: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory) / "ablation.json"
-        environment = {
-            **os.environ,
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "CUDA_VISIBLE_DEVICES": "-1",
-            "TF_STITCH_ABLATE": "",
-        }
-        command = [sys.executable, "-m", "bench", "_ablation", name, str(threads), str(out)]
-        try:
-            run = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONGEST_MODEL_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return {"absent": f"it was not ready after {LONGEST_MODEL_S} s"}
-        if out.exists():
-            return json.loads(out.read_text(encoding="utf-8"))
-        said = [line for line in run.stderr.splitlines() if line.strip()]
-        return {"absent": said[-1] if said else f"its process ended with {run.returncode}"}
+    return elsewhere.answer(["_ablation", name, str(threads)], LONGEST_MODEL_S, "it", TF_STITCH_ABLATE="")

@@ -17,12 +17,7 @@ of Grappler's optimizers.
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,11 +26,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench import kernel_table, machine, results
+from bench import elsewhere, kernel_table, machine, results
 from bench.results import Row, Summary
 from bench.workloads.models import ALL, PAPER, BuildError, FetchError
 
-ROOT = Path(__file__).resolve().parent.parent
 WAYS = ("tf", "xla", "stitch")
 LONGEST_WAY_S = 900
 NAMES = click.Choice(list(ALL))
@@ -104,25 +98,4 @@ def _ratio(a: int | None, b: int | None) -> float | None:
 
 
 def _counted_elsewhere(name: str, way: str) -> dict[str, Any]:
-    """In a process of its own: a compiler that crashes takes only itself along."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory) / "counts.json"
-        command = [sys.executable, "-m", "bench", "_count_kernels", name, way, str(out)]
-        try:
-            run = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONGEST_WAY_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return {"absent": f"{way} was not ready after {LONGEST_WAY_S} s"}
-        if out.exists():
-            return json.loads(out.read_text())
-        return {"absent": _last_words(run)}
-
-
-def _last_words(run: subprocess.CompletedProcess[str]) -> str:
-    lines = [line for line in run.stderr.splitlines() if line.strip()]
-    if run.returncode < 0:
-        fatal = [line.partition("] ")[2] for line in lines if line.startswith("F0")]
-        return f"ended by {signal.Signals(-run.returncode).name}{': ' if fatal else ''}{''.join(fatal[:1])}"
-    return lines[-1] if lines else f"ended with {run.returncode}"
+    return elsewhere.answer(["_count_kernels", name, way], LONGEST_WAY_S, way)
