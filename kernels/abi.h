@@ -8,7 +8,7 @@
 #ifndef TF_STITCH_ABI_H_
 #define TF_STITCH_ABI_H_
 
-#define TF_STITCH_ABI_VERSION 1
+#define TF_STITCH_ABI_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +32,7 @@ typedef struct StitchHost {
   // At least `bytes` of memory, 64-byte aligned, of this thread. Valid until the same thread asks for the same
   // slot again. Slot 0 belongs to the call (buffers shared by its tasks), slot 1 to the running task.
   void* (*scratch)(int slot, long long bytes);
+  long long cache_bytes;  // of the last level of caches; a call that moves more does not find in it what it wrote
 } StitchHost;
 
 typedef struct StitchKernel {

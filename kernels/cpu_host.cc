@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -139,6 +142,24 @@ class Arena {
 
 thread_local Arena arenas[kScratchSlots];
 
+// Of this machine's last level of caches. Where it does not say, nothing is too much for it. The C library's answer
+// (sysconf) is that of all sockets on some virtual machines, ten times what one core can use.
+long long CacheBytes() {
+  static const long long bytes = [] {
+    long long last = 0;
+    for (int index = 0; index < 8; ++index) {
+      std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+      long long size = 0;
+      char unit = 0;
+      if (!(file >> size)) continue;
+      file >> unit;
+      last = std::max(last, unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : size);
+    }
+    return last > 0 ? last : std::numeric_limits<long long>::max();
+  }();
+  return bytes;
+}
+
 void* Scratch(int slot, long long bytes) { return arenas[slot].AtLeast(bytes); }
 
 }  // namespace
@@ -154,7 +175,7 @@ void WriteInHugePages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes
 }
 
 CpuHost::CpuHost(tsl::thread::ThreadPool* pool, int threads)
-    : pool_(pool), host_{this, std::max(threads, 1), &CpuHost::ParallelFor, &Scratch} {}
+    : pool_(pool), host_{this, std::max(threads, 1), &CpuHost::ParallelFor, &Scratch, CacheBytes()} {}
 
 CpuHost::~CpuHost() { arenas[0].Trim(); }
 

@@ -55,6 +55,7 @@ struct Call1 {
   f32* mul_out;
   i64 d0;
   i64 d1;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -78,7 +79,7 @@ STITCH_INLINE void sweep_1_0(const Call1& call, i64 begin_row, i64 end_row) {
       const auto fusedbatchnormv3_3 = fusedbatchnormv3_2 + fusedbatchnormv3_in_5;
       const auto relu_2 = relu(fusedbatchnormv3_3);
       const auto mul_2 = splat<L>(mul) * relu_2;
-      store(mul_out_at + n, mul_2, count);
+      stream(mul_out_at + n, mul_2, count, call.streams);
     }
   }
 }
@@ -90,6 +91,7 @@ void blocks_1(void* task, i64 begin_unit, i64 end_unit) {
     const i64 begin = unit * 170, end = begin + 170 < rows ? begin + 170 : rows;
     sweep_1_0(call, begin, end);
   }
+  if (call.streams) settle();
 }
 
 __attribute__((noinline)) Loop loop_1(Call1& call) {
@@ -99,8 +101,9 @@ __attribute__((noinline)) Loop loop_1(Call1& call) {
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
   [[maybe_unused]] const i64 d1 = symbols[1];
+  const bool streams = 20 * 24 + 8 * (168 * d0 * d1) > host->cache_bytes;
   Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), nullptr, host};
-  Call1 call_1 = {nullptr, static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<const f32*>(inputs[4].data), static_cast<f32*>(outputs[0]), d0, d1, host};
+  Call1 call_1 = {nullptr, static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<const f32*>(inputs[4].data), static_cast<f32*>(outputs[0]), d0, d1, streams, host};
   i64 bytes = 0;
   const i64 fusedbatchnormv3_scratch_offset = bytes;
   bytes += (24 * 4 + 63) / 64 * 64;

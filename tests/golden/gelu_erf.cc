@@ -13,6 +13,7 @@ struct Call0 {
   f32* mul_out;
   i64 d0;
   i64 d1;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -23,7 +24,7 @@ STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 be
   const auto mul = splat<f32, 1>(0.5f);
   const auto add = splat<f32, 1>(1.0f);
   const auto cast = splat<f32, 1>(1.4142135f);
-  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+  for_aligned_lanes<16, 8>(mul_out_at, call.streams, begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto biasadd_in = load<L>(biasadd_in_at + n, count);
     const auto biasadd_in_2 = load<L>(biasadd_in_2_at + n, count);
@@ -33,7 +34,7 @@ STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 be
     const auto erf_2 = erf(truediv);
     const auto add_2 = splat<L>(add) + erf_2;
     const auto mul_3 = mul_2 * add_2;
-    store(mul_out_at + n, mul_3, count);
+    stream(mul_out_at + n, mul_3, count, call.streams);
   });
 }
 
@@ -46,6 +47,7 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
     const i64 end = begin + 4096 < length ? begin + 4096 : length;
     sweep_0_0(call, row, begin, end);
   }
+  if (call.streams) settle();
 }
 
 __attribute__((noinline)) Loop loop_0(Call0& call) {
@@ -58,7 +60,8 @@ __attribute__((noinline)) Loop loop_0(Call0& call) {
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
   [[maybe_unused]] const i64 d1 = symbols[1];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, d1, host};
+  const bool streams = 8 * (d0 * d1) + 4 * d1 > host->cache_bytes;
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, d1, streams, host};
   const Loop loops_0[] = {loop_0(call_0)};
   launch(host, loops_0);
 }

@@ -14,6 +14,7 @@ struct Call0 {
   f32* add_out;
   i64 d0;
   i64 d1;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -67,7 +68,7 @@ STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 be
   const auto rsqrt_2 = rsqrt(add_3);
   const auto mean = convert<f32>(state.mean);
   const auto mean_3 = mean / mean_2;
-  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+  for_aligned_lanes<16, 8>(add_out_at, call.streams, begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto add_2 = load<L>(add_2_tile_at + n, count);
     const auto squareddifference = add_2 - splat<L>(mean_3);
@@ -76,7 +77,7 @@ STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 be
     const auto mul_2 = mul * mul_in;
     const auto add_in_3 = load<L>(add_in_3_at + n, count);
     const auto add_4 = mul_2 + add_in_3;
-    store(add_out_at + n, add_4, count);
+    stream(add_out_at + n, add_4, count, call.streams);
   });
 }
 
@@ -90,6 +91,7 @@ void rows_0(void* task, i64 begin_row, i64 end_row) {
     for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_2_tile, state); });
     for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_2_tile, state); });
   }
+  if (call.streams) settle();
 }
 
 struct Split0_0 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -109,6 +111,7 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_0(call, row, begin, end, add_2_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 struct Split0_1 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -128,6 +131,7 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_1(call, row, begin, end, add_2_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 struct Split0_2 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -146,6 +150,7 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_2(call, row, begin, end, add_2_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 bool splits_0(const Call0& call) {
@@ -191,7 +196,8 @@ void launch_0(Call0& call, char* own) {
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
   [[maybe_unused]] const i64 d1 = symbols[1];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<f32*>(outputs[0]), d0, d1, host};
+  const bool streams = 12 * (d0 * d1) + 8 * d1 > host->cache_bytes;
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<f32*>(outputs[0]), d0, d1, streams, host};
   i64 bytes = 0;
   const i64 own_0_offset = bytes;
   bytes += bytes_0(call_0);

@@ -14,6 +14,7 @@ struct Call0 {
   f32* add_out;
   f32* mul_out;
   i64 d0;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -30,7 +31,7 @@ STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 be
   f32* add_out_at = call.add_out + row * 33;
   f32* mul_out_at = call.mul_out + row * 33;
   const auto add_5 = splat<f32, 1>(1.0f);
-  for_lanes<8, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+  for_aligned_lanes<16, 8>(add_out_at, call.streams, begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto add_in_4 = load<L>(add_in_at + n, count);
     const auto add_in_2_5 = load<L>(add_in_2_at + n, count);
@@ -55,8 +56,8 @@ STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 be
     const auto add = add_in + add_in_2_2;
     const auto sigmoid_4 = sigmoid(add);
     const auto mul_3 = tanh_3 * sigmoid_4;
-    store(add_out_at + n, add_7, count);
-    store(mul_out_at + n, mul_3, count);
+    stream(add_out_at + n, add_7, count, call.streams);
+    stream(mul_out_at + n, mul_3, count, call.streams);
   });
 }
 
@@ -69,6 +70,7 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
     const i64 end = begin + 4096 < length ? begin + 4096 : length;
     sweep_0_0(call, row, begin, end);
   }
+  if (call.streams) settle();
 }
 
 __attribute__((noinline)) Loop loop_0(Call0& call) {
@@ -80,7 +82,8 @@ __attribute__((noinline)) Loop loop_0(Call0& call) {
 
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<f32*>(outputs[1]), static_cast<f32*>(outputs[0]), d0, host};
+  const bool streams = 4 * (132 * d0) + 4 * 132 + 12 * (33 * d0) > host->cache_bytes;
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<const f32*>(inputs[2].data), static_cast<f32*>(outputs[1]), static_cast<f32*>(outputs[0]), d0, streams, host};
   const Loop loops_0[] = {loop_0(call_0)};
   launch(host, loops_0);
 }

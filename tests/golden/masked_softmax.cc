@@ -14,6 +14,7 @@ struct Call0 {
   i64 d0;
   i64 d2;
   i64 d1;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -73,11 +74,11 @@ STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 be
   f32* softmax_3_tile_at = softmax_3_tile;
   f32* softmax_out_at = call.softmax_out + o0 * (3 * call.d1 * call.d2) + o1 * call.d1;
   const auto softmax_4 = convert<f32>(state.softmax_4);
-  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+  for_aligned_lanes<16, 8>(softmax_out_at, call.streams, begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto softmax_3 = load<L>(softmax_3_tile_at + n, count);
     const auto softmax_5 = softmax_3 / splat<L>(softmax_4);
-    store(softmax_out_at + n, softmax_5, count);
+    stream(softmax_out_at + n, softmax_5, count, call.streams);
   });
 }
 
@@ -92,6 +93,7 @@ void rows_0(void* task, i64 begin_row, i64 end_row) {
     for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state); });
     for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state); });
   }
+  if (call.streams) settle();
 }
 
 struct Split0_0 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -112,6 +114,7 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_0(call, row, begin, end, add_tile, softmax_3_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 struct Split0_1 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -132,6 +135,7 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_1(call, row, begin, end, add_tile, softmax_3_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 struct Split0_2 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -151,6 +155,7 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_2(call, row, begin, end, add_tile, softmax_3_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 bool splits_0(const Call0& call) {
@@ -197,7 +202,8 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   [[maybe_unused]] const i64 d0 = symbols[0];
   [[maybe_unused]] const i64 d1 = symbols[1];
   [[maybe_unused]] const i64 d2 = symbols[2];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, d2, d1, host};
+  const bool streams = 4 * (d0 * d1) + 8 * (3 * d0 * d1 * d2) > host->cache_bytes;
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, d2, d1, streams, host};
   i64 bytes = 0;
   const i64 own_0_offset = bytes;
   bytes += bytes_0(call_0);

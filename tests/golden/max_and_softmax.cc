@@ -13,6 +13,7 @@ struct Call0 {
   f32* max_out;
   i64 d0;
   i64 d1;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -56,11 +57,11 @@ STITCH_INLINE void sweep_0_2(const Call0& call, [[maybe_unused]] i64 row, i64 be
   f32* softmax_2_tile_at = softmax_2_tile;
   f32* softmax_out_at = call.softmax_out + row * call.d1;
   const auto softmax_3 = convert<f32>(state.softmax_3);
-  for_lanes<16, 8>(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
+  for_aligned_lanes<16, 8>(softmax_out_at, call.streams, begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {
     constexpr int L = decltype(width)::lanes;
     const auto softmax_2 = load<L>(softmax_2_tile_at + n, count);
     const auto softmax_4 = softmax_2 / splat<L>(softmax_3);
-    store(softmax_out_at + n, softmax_4, count);
+    stream(softmax_out_at + n, softmax_4, count, call.streams);
   });
 }
 
@@ -81,6 +82,7 @@ void rows_0(void* task, i64 begin_row, i64 end_row) {
     for_blocks<4096>(call.d1, [&](i64 begin, i64 end) STITCH_LAMBDA { sweep_0_2(call, row, begin, end, softmax_2_tile, state); });
     finish_0(call, row, softmax_2_tile, state);
   }
+  if (call.streams) settle();
 }
 
 struct Split0_0 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -100,6 +102,7 @@ void split_0_0(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_0(call, row, begin, end, softmax_2_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 struct Split0_1 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -119,6 +122,7 @@ void split_0_1(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_1(call, row, begin, end, softmax_2_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 struct Split0_2 { Call0* call; i64 blocks; Row0* rows; Row0* parts; char* tiles; };
@@ -137,6 +141,7 @@ void split_0_2(void* task, i64 begin_unit, i64 end_unit) {
     sweep_0_2(call, row, begin, end, softmax_2_tile, state);
     split.parts[unit] = state;
   }
+  if (call.streams) settle();
 }
 
 bool splits_0(const Call0& call) {
@@ -187,7 +192,8 @@ void launch_0(Call0& call, char* own) {
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
   [[maybe_unused]] const i64 d1 = symbols[1];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<f32*>(outputs[1]), static_cast<f32*>(outputs[0]), d0, d1, host};
+  const bool streams = 8 * (d0 * d1) + 4 * d0 > host->cache_bytes;
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<f32*>(outputs[1]), static_cast<f32*>(outputs[0]), d0, d1, streams, host};
   i64 bytes = 0;
   const i64 own_0_offset = bytes;
   bytes += bytes_0(call_0);

@@ -11,6 +11,7 @@ struct Call0 {
   const f32* add_in;
   f32* add_out;
   i64 d0;
+  bool streams;
   const StitchHost* host;
 };
 
@@ -30,7 +31,7 @@ STITCH_INLINE void sweep_0_0(const Call0& call, [[maybe_unused]] i64 row, i64 be
     const auto mul_2 = splat<L>(mul) * mul_in;
     const auto add_in = load<L>(add_in_at + n, count);
     const auto add = mul_2 + add_in;
-    store(add_out_at + n, add, count);
+    stream(add_out_at + n, add, count, call.streams);
   });
 }
 
@@ -43,6 +44,7 @@ void blocks_0(void* task, i64 begin_unit, i64 end_unit) {
     const i64 end = begin + 4096 < length ? begin + 4096 : length;
     sweep_0_0(call, row, begin, end);
   }
+  if (call.streams) settle();
 }
 
 __attribute__((noinline)) Loop loop_0(Call0& call) {
@@ -54,7 +56,8 @@ __attribute__((noinline)) Loop loop_0(Call0& call) {
 
 void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, const StitchHost* host) {
   [[maybe_unused]] const i64 d0 = symbols[0];
-  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, host};
+  const bool streams = 12 * (512 * d0) > host->cache_bytes;
+  Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), static_cast<f32*>(outputs[0]), d0, streams, host};
   const Loop loops_0[] = {loop_0(call_0)};
   launch(host, loops_0);
 }

@@ -43,6 +43,7 @@ class _Host(ctypes.Structure):
         ("threads", ctypes.c_longlong),
         ("parallel_for", _PARALLEL_FOR),
         ("scratch", _SCRATCH),
+        ("cache_bytes", ctypes.c_longlong),
     )
 
 
@@ -95,17 +96,20 @@ class Host:
 
     threads: what it is told. pool: on how many threads its loops really run; 0 for the caller's alone.
     order: of the chunks of a loop: "whole" (one chunk), "forward", "reversed" or "strided", with `chunk` units each.
+    cache_bytes: a call that moves more has streaming stores; 0: every call has.
     """
 
     threads: int = 1
     pool: int = 0
     order: str = "whole"
     chunk: int = 1
+    cache_bytes: int = 1 << 62
     loops: list[int] = field(default_factory=list[int])
     _slots: dict[tuple[int, int], _Buffer] = field(default_factory=dict[Any, Any])
 
     def struct(self) -> _Host:
-        return _Host(None, self.threads, _PARALLEL_FOR(self._parallel_for), _SCRATCH(self._scratch))
+        services = _PARALLEL_FOR(self._parallel_for), _SCRATCH(self._scratch)
+        return _Host(None, self.threads, *services, self.cache_bytes)
 
     def _parallel_for(self, _context: int, total: int, _cost: int, task: int, argument: int) -> None:
         self.loops.append(total)

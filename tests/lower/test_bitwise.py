@@ -27,6 +27,7 @@ HOSTS = (
     Host(threads=2, order="forward", chunk=2),
     Host(threads=8, order="strided"),
     Host(threads=8, pool=4, order="forward", chunk=3),
+    Host(threads=2, order="strided", cache_bytes=0),
 )
 
 

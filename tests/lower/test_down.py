@@ -136,6 +136,8 @@ def test_the_bits_do_not_depend_on_who_computes_them(name: str, kernels: Kernels
             Host(threads=2, order="forward"),
             Host(threads=8, order="reversed"),
             Host(threads=8, pool=4, order="strided"),
+            Host(threads=1, cache_bytes=0),
+            Host(threads=8, order="reversed", cache_bytes=0),
         ):
             for forward in (False, True):
                 for mine, theirs in zip(kernel(inputs, host, forward=forward), alone, strict=True):

@@ -290,7 +290,7 @@ def test_drivers(build: Build, driver: Driver) -> None:
 
 @pytest.mark.parametrize(
     ("length", "lanes", "body"),
-    [("N", 16, "both"), (768, 16, "wide"), (24, 8, "wide"), (30, 8, "both"), (5, 8, "narrow")],
+    [("N", 16, "both"), (768, 16, "wide"), (24, 8, "wide"), (30, 16, "both"), (1023, 16, "both"), (5, 8, "narrow")],
 )
 def test_vectors_fit_rows(length: int | str, lanes: int, body: str) -> None:
     _, (made,) = scheduled(lambda b: [b.reduce("sum", b.input(f32("B", length)), [1])])

@@ -168,3 +168,15 @@ def test_broken_schedules_are_caught() -> None:
     ):
         with pytest.raises(BrokenInvariant, match=rule):
             verify_kernel(kernel, (replace(made, **changes),))
+
+
+def test_a_streaming_store_to_what_is_read_again_is_caught() -> None:
+    """Its bytes may still be on their way when another thread reads them."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(TensorType(DType.F32, shape_of("R", "C")))
+    y = b.apply("sub", x, b.reduce("sum", x, [1], keep_dims=True))
+    body = b.finish([y, b.reduce("sum", y, [0])])
+    kernel, schedules = schedule(lower(plan_groups(body), "centred"), Target.baseline("x86-64-v3"))
+    verify_kernel(kernel, schedules)
+    with pytest.raises(BrokenInvariant, match="streamed"):
+        verify_kernel(kernel, tuple(replace(s, streams=True) for s in schedules))

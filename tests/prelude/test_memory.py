@@ -46,6 +46,10 @@ def source(type_: str) -> str:
             f'extern "C" void strided_partial_{n}(const {s}* in, {s}* out, i64 from, i64 to, i64 count)'
             f" {{ store_strided(out, to, load_strided<{n}>(in, from, count), count); }}\n",
         ]
+        lines.append(
+            f'extern "C" void stream_{n}(const {s}* in, {s}* out, i64 past)'
+            f" {{ stream(out, load<{n}>(in), past != 0); settle(); }}\n"
+        )
         twice = "~x" if s == "boolean" else "x + x"
         lines += [
             f'extern "C" void known_{n}_{count}(const {s}* in, {s}* out)'
@@ -114,6 +118,26 @@ def test_partial_touches_only_its_lanes(type_: str, variant: Variant, pages: tup
             getattr(library, f"partial_{lanes}")(*arguments, ctypes.c_longlong(count))
             assert bytes(outside.bytes[: valid * size]) == x.tobytes(), (lanes, count)
             assert (outside.bytes[valid * size :] == 0xAA).all(), (lanes, count)
+
+
+@BY_VARIANT
+@BY_TYPE
+def test_a_streaming_store_may_have_any_address(type_: str, variant: Variant, pages: tuple[Guarded, Guarded]) -> None:
+    """An instruction that goes past the caches faults where its address is not a multiple of its size."""
+    library = build(source(type_), variant)
+    size = np.dtype(TYPES[type_]).itemsize
+    _, outside = pages
+    for lanes in LANES:
+        x = values(type_, lanes)
+        for past in (0, 1):
+            for first in (0, 1, 2, 3, 4, 8, 16, PAGE // size - lanes):
+                outside.bytes[:] = 0xAA
+                arguments = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(outside.start + first * size))
+                getattr(library, f"stream_{lanes}")(*arguments, ctypes.c_longlong(past))
+                begin, end = first * size, (first + lanes) * size
+                assert bytes(outside.bytes[begin:end]) == x.tobytes(), (lanes, past, first)
+                assert (outside.bytes[:begin] == 0xAA).all(), (lanes, past, first)
+                assert (outside.bytes[end:] == 0xAA).all(), (lanes, past, first)
 
 
 @BY_VARIANT

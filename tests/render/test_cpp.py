@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.lower.building import Lowered, compiled, lowered
+from tests.lower.building import Lowered, compiled, lowered, toolchain
 from tests.lower.comparison import same_bits
 from tests.lower.compiled import Compiled, Host
+from tf_stitch.errors import BuildError
 from tf_stitch.ir.body import Body, BodyBuilder, converted
 from tf_stitch.ir.types import ALL, Dim, DType, TensorType, shape_of
 from tf_stitch.lower import interp
+from tf_stitch.lower.kernel import Load, Place, statements
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.render.c_family import dim, literal
 from tf_stitch.runtime.reference import GuardFailed
@@ -260,3 +263,42 @@ def test_strided_memory_of_every_dtype(dtype: DType, kernels: Kernels) -> None:
         x = (np.arange(rows * 9).reshape(rows, 9) % 5 - 2).astype(dtype.numpy)
         for mine, wanted in interpreted(kernels, f"turned {dtype.value}", [x]):
             assert same_bits(mine, wanted)
+
+
+# -- streaming stores ------------------------------------------------------------------------------------------
+
+
+def centred(*dims: int | str, twice: bool = False) -> Body:
+    """Rows less their sums; `twice`: and the sums of the columns of that, for which it is read again."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x = b.input(tensor(DType.F32, *dims))
+        y = b.apply("sub", x, b.reduce("sum", x, [1], keep_dims=True))
+        return [y, b.reduce("sum", y, [0])] if twice else [y]
+
+    return body(build)
+
+
+def test_only_what_is_not_read_again_goes_past_the_caches() -> None:
+    assert "stream(" in lowered(centred("R", "C")).source.text
+    again = lowered(centred("R", "C", twice=True))
+    read = {s.access.buffer.place for s in statements(again.kernel.nests[-1]) if isinstance(s, Load)}
+    assert Place.OUTPUT in read, "the case is another one now"
+    assert "stream(" not in again.source.text
+
+
+def test_a_small_call_has_no_streaming_stores() -> None:
+    """Where all dims are known there is nothing to choose at run time."""
+    assert "stream" not in lowered(centred(16, 64)).source.text
+    assert "stream" in lowered(centred(1 << 14, 1 << 12)).source.text
+
+
+def test_streaming_stores_are_those_of_the_machine() -> None:
+    """Both compilers know the instruction under another name."""
+    if toolchain().target.isa == "aarch64":
+        pytest.skip("AArch64 has no streaming stores that would gain anything")
+    (artifact,) = toolchain().build([lowered(centred("R", "C")).source])
+    assert not isinstance(artifact, BuildError)
+    code = subprocess.run(["objdump", "-d", str(artifact.path)], capture_output=True, text=True, check=True).stdout
+    assert "movnt" in code
+    assert "sfence" in code

@@ -54,6 +54,7 @@ _ELEMENTWISE_BLOCK = 4096
 _VECTORS = 2
 _VECTORS_OF_LONG_STEPS = {32: 4, 16: 2}  # by the number of vector registers
 _LONG_STEP = 1.0  # ns an element
+_STEP = 3.0  # what a step takes besides its vectors, in vectors
 _MANY_STATEMENTS = 100
 _LONGEST_PACKED = 512
 _PACKED_BLOCK = 256  # short: repeated parameters stay in L1, while the data passes through it
@@ -76,6 +77,7 @@ class Schedule:
     block: elements of the vector axis in one block; for COLUMNS, rows in one task's unit.
     one_block: no row is longer than a block, so there is no loop over blocks.
     joined: DOWN, its first sweep taking each block of rows as soon as the nest before is done with it.
+    streams: what its sweeps store are streaming stores, in a call that moves more than the caches hold.
     """
 
     driver: Driver
@@ -85,6 +87,7 @@ class Schedule:
     block: int
     one_block: bool = False
     joined: bool = False
+    streams: bool = False
 
 
 def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[Kernel, tuple[Schedule, ...]]:
@@ -95,11 +98,29 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
     """
     if not adaptive:
         return kernel, tuple(_schedule(nest, kernel, target, adaptive=False) for nest in kernel.nests)
+    large = _may_be_large(kernel, target)
     kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
     schedules = [_schedule(nest, kernel, target, adaptive=True) for nest in kernel.nests]
     rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
     together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
-    return kernel, tuple(replace(s, joined=n in together) for n, s in enumerate(schedules))
+    streams = [large and _may_stream(nest, kernel) for nest in kernel.nests]
+    return kernel, tuple(replace(s, joined=n in together, streams=streams[n]) for n, s in enumerate(schedules))
+
+
+def _may_be_large(kernel: Kernel, target: Target) -> bool:
+    """Whether a call may move more than the caches hold."""
+    arrays = [(t.size, t.dtype) for t in (*kernel.inputs, *kernel.outputs) if t is not None]
+    if not all(size.is_static for size, _ in arrays):
+        return True
+    return sum(size.coefficient * dtype.size for size, dtype in arrays) > target.l2_bytes
+
+
+def _may_stream(nest: Nest, kernel: Kernel) -> bool:
+    """Whether what a nest stores goes to outputs that the kernel does not read again."""
+    read = {s.access.buffer for other in kernel.nests for s in statements(other) if isinstance(s, Load)}
+    stored = [s.access for sweep in nest.sweeps for s in sweep.elements if isinstance(s, Store)]
+    shared = {a.buffer for a in stored if a.buffer.place is not Place.TILE}
+    return bool(shared) and all(b.place is Place.OUTPUT and b not in read for b in shared)
 
 
 def _by_columns(nest: Nest, native: int) -> bool:
@@ -172,8 +193,7 @@ def _schedule(nest: Nest, kernel: Kernel, target: Target, *, adaptive: bool) -> 
     extent = nest.inner[-1]
     body = "both"
     if extent.is_static:
-        while lanes > native and extent.coefficient % lanes:
-            lanes //= 2
+        lanes = _fitting(extent.coefficient, lanes, native)
         if extent.coefficient % lanes == 0:
             body = "wide"
         elif extent.coefficient < native:
@@ -218,13 +238,24 @@ def _down(nest: Nest, native: int, target: Target) -> Schedule:
     lanes = native * vectors
     body = "both"
     if columns.is_static:
-        while lanes > native and columns.coefficient % lanes:
-            lanes //= 2
+        lanes = _fitting(columns.coefficient, lanes, native)
         if columns.coefficient < native:
             body = "narrow"
     if columns.coefficient % lanes == 0:
         body = "wide"
     return Schedule(Driver.DOWN, lanes, native, body, _REDUCTION_BLOCK)
+
+
+def _fitting(length: int, most: int, native: int) -> int:
+    """Lanes of the steps that pass over a row of known length soonest, with short ones for what is left."""
+
+    def steps(lanes: int) -> tuple[float, int]:
+        left = length % lanes
+        wide, narrow = length // lanes, -(-left // native)
+        tail = narrow * (1 + _STEP) + (2 * _STEP if left else 0)  # a loop of its own
+        return wide * (lanes / native + _STEP) + tail, lanes
+
+    return min((native << n for n in range((most // native).bit_length())), key=steps)
 
 
 def _vectors(nest: Nest, target: Target) -> int:

@@ -20,7 +20,6 @@ scalars and stores to memory are those of the nest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import Dim, product
@@ -36,6 +35,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
+    operands,
 )
 from tf_stitch.plan.pieces import memory_strides
 
@@ -157,7 +157,7 @@ class _Uses:
                 continue
             needed.add(name)
             if not (name in kept and self.first[name] < number):
-                waiting += _operands(defined[name])
+                waiting += operands(defined[name])
         return frozenset(needed), frozenset(n for n in needed if n in kept and self.first[n] < number)
 
     def _later(self, kept: _Names) -> _Later:
@@ -175,13 +175,3 @@ class _Uses:
         """What is loaded although it was before, what is kept, and what is run: in this order."""
         later = self._later(kept)
         return later.loaded, sum(self.dtypes[n].size for n in kept), later.statements
-
-
-def _operands(s: Statement) -> Iterable[str]:
-    match s:
-        case Compute(operands=operands):
-            return operands
-        case Load(at=at):
-            return (a.value for a in at)
-        case _:
-            return ()

@@ -12,7 +12,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tf_stitch.ir.types import Dim, product
-from tf_stitch.lower.kernel import Access, Accumulate, Buffer, Compute, Load, Nest, Place, Statement, Store, Sweep
+from tf_stitch.lower.kernel import (
+    Access,
+    Buffer,
+    Load,
+    Nest,
+    Place,
+    Statement,
+    Store,
+    Sweep,
+    operands,
+)
 from tf_stitch.plan.pieces import memory_strides
 
 _ZERO = Dim(0)
@@ -82,17 +92,7 @@ def _accesses(spot: _Spot) -> list[Access]:
 
 def _without_unread(sweep: Sweep) -> Sweep:
     """The sweep without loads that nothing reads."""
-    read: set[str] = set()
-    for s in (*sweep.row, *sweep.elements):
-        match s:
-            case Load(at=at):
-                read |= {a.value for a in at}
-            case Compute(operands=operands):
-                read |= set(operands)
-            case Accumulate(value=value) | Store(value=value):
-                read.add(value)
-            case _:
-                pass
+    read = {name for s in (*sweep.row, *sweep.elements) for name in operands(s)}
 
     def needed(part: tuple[Statement, ...]) -> tuple[Statement, ...]:
         return tuple(s for s in part if not isinstance(s, Load) or s.name in read)

@@ -32,6 +32,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
+    operands,
 )
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.gpu_target import GpuTarget
@@ -115,12 +116,12 @@ def _expanded(sweep: Sweep, tile: Buffer, elements: _Definitions, rows: _Definit
             return
         s = elements.get(name)
         if s is None:
-            for operand in _operands(rows[name]):
+            for operand in operands(rows[name]):
                 need(operand)
             row[name] = rows[name]
             return
         there.add(name)
-        for operand in _operands(s):
+        for operand in operands(s):
             need(operand)
         found.append(s)
 
@@ -135,13 +136,3 @@ def _expanded(sweep: Sweep, tile: Buffer, elements: _Definitions, rows: _Definit
             there.add(s.name)
             found.append(s)
     return Sweep(tuple(row.values()), tuple(found))
-
-
-def _operands(s: Statement) -> tuple[str, ...]:
-    match s:
-        case Compute():
-            return s.operands
-        case Load():
-            return tuple(a.value for a in s.at)
-        case _:
-            return ()

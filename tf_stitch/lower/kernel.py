@@ -142,6 +142,19 @@ class Store:
 Statement = Load | Literal | ExtentOf | Coordinate | Compute | Reduced | Accumulate | Store
 
 
+def operands(statement: Statement) -> tuple[str, ...]:
+    """The names that a statement reads."""
+    match statement:
+        case Compute():
+            return statement.operands
+        case Load(at=at):
+            return tuple(a.value for a in at)
+        case Accumulate(value=value) | Store(value=value):
+            return (value,)
+        case _:
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """One reduction of a nest, carried out in sweep number `sweep`."""

@@ -56,7 +56,7 @@ def print_schedules(schedules: Sequence[Schedule]) -> str:
     """How each nest runs on the CPU."""
     return "".join(
         f"nest {number} runs {s.driver.value}: {s.lanes} lanes, {s.narrow} in the tail, "
-        f"{_LOOPS[s.body]}, blocks of {s.block}\n"
+        f"{_LOOPS[s.body]}, blocks of {s.block}{', streaming stores where large' if s.streams else ''}\n"
         for number, s in enumerate(schedules)
     )
 

@@ -67,6 +67,8 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
     for number, schedule in enumerate(schedules):
         with naming(f"nest {number}"):
             _verify_schedule(kernel.nests[number], schedule)
+            if schedule.streams:
+                _verify_streams(kernel, number)
     for symbols in sampled_symbols([s.symbol for s in kernel.symbols]):
         if any(b.small.evaluate(symbols) > b.large.evaluate(symbols) for b in kernel.bounds):
             continue
@@ -305,6 +307,17 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
         periods = schedule.block % repeat.period == 0
         check(periods, f"{schedule}: a block is a number of periods of {repeat.period}")
         check(schedule.driver is Driver.BLOCKS, f"{schedule}: what is repeated is repeated in blocks")
+
+
+def _verify_streams(kernel: Kernel, number: int) -> None:
+    """Another thread may not see a streaming store before the launch is over."""
+    elements = [s for sweep in kernel.nests[number].sweeps for s in sweep.elements]
+    stored = {s.access.buffer for s in elements if isinstance(s, Store)}
+    loaded = {s.access.buffer for nest in kernel.nests for s in statements(nest) if isinstance(s, Load)}
+    for buffer in stored:
+        if buffer.place is not Place.TILE:
+            check(buffer.place is Place.OUTPUT, f"{buffer.name}: what is streamed is an output")
+            check(buffer not in loaded, f"{buffer.name}: what is streamed is not read again")
 
 
 # -- accesses ------------------------------------------------------------------------------------------------

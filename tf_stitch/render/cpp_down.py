@@ -25,6 +25,7 @@ from tf_stitch.ir.types import Dim
 from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
     Accumulate,
+    Compute,
     Coordinate,
     Load,
     Nest,
@@ -33,6 +34,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
     Sweep,
+    operands,
     statements,
 )
 from tf_stitch.render.c_family import dim, register
@@ -118,10 +120,10 @@ class DownPrinter(NestPrinter):
     # .. sweeps .................................................................................................
 
     def _sweep(self, number: int, sweep: Sweep) -> list[str]:
-        scope = _ColumnScope(self.nest, self._combine)
+        scope = _ColumnScope(self.nest, self._combine, self.schedule.streams)
         reductions = self._of_sweep(number)
         pointers = self._coordinates() + scope.pointers(sweep.row + sweep.elements)
-        body = [line for s in sweep.row for line in scope.vector(s)]
+        once, body = self._of_columns(sweep, scope)
         elements = [line for s in sweep.elements for line in scope.vector(s)]
         loops = ["for (i64 i0 = some.begin; i0 < some.end; ++i0) {"]
         for axis, extent in enumerate(self.nest.inner[1:-1], start=1):
@@ -138,12 +140,38 @@ class DownPrinter(NestPrinter):
             self._call(),
             *pointers,
             *self._parts(number),
+            *once,
             "for_some_rows(rows, down.some_rows, [&](Range some) STITCH_LAMBDA {",
             *("  " + line for line in self._over_columns(body, self._vector_loop())),
             "});",
+            *(self._settled() if any(isinstance(s, Store) for s in sweep.elements) else []),
         ]
         extra = ", Range rows" + (", char* parts" if reductions else "")
         return self._function(f"sweep_{self.number}_{number}", extra, lines)
+
+    def _of_columns(self, sweep: Sweep, scope: Scope) -> tuple[list[str], list[str]]:
+        """What is one value a column: how it is computed, once for a block of rows, and how a step gets at it.
+
+        A step that goes down a single row has no time to compute its columns' mean and deviation again.
+        """
+        computed = {s.name: s.dtype for s in sweep.row if isinstance(s, Compute | Reduced)}
+        used = dict.fromkeys(name for s in sweep.elements for name in operands(s))
+        kept = [name for name in used if name in computed]
+        if not kept:
+            return [], [line for s in sweep.row for line in scope.vector(s)]
+        first = [line for s in sweep.row for line in scope.vector(s)]
+        first += [f"store({name}_at + n, {name}, count);" for name in kept]
+        arrays: list[str] = []
+        for name in kept:
+            type_ = _stored(register(computed[name]))
+            arrays += [
+                f"alignas(64) {type_} {name}_columns[kBlockColumns];",
+                f"{type_}* const {name}_at = {name}_columns - columns.begin;",
+            ]
+        uncomputed = [s for s in sweep.row if not isinstance(s, Compute | Reduced | Store | Accumulate)]
+        again = [line for s in uncomputed if s.name in used for line in scope.vector(s)]
+        again += [f"const auto {name} = load<L>({name}_at + n, count);" for name in kept]
+        return [*arrays, *self._over_columns(first)], again
 
     def _add(self, number: int) -> list[str]:
         """Adds the parts of some blocks to the totals, in order."""
@@ -363,8 +391,8 @@ def _turned(nest: Nest) -> Nest:
 class _ColumnScope(Scope):
     """The names of a function whose vectors are columns: what is a row's scalar elsewhere is a vector here."""
 
-    def __init__(self, nest: Nest, combine: Callable[[Reduction], str]) -> None:
-        super().__init__(nest)
+    def __init__(self, nest: Nest, combine: Callable[[Reduction], str], streams: bool = False) -> None:
+        super().__init__(nest, streams)
         self.combine = combine
 
     def vector(self, s: Statement) -> list[str]:

@@ -49,6 +49,7 @@ class NestPrinter:
             f"struct Call{self.number} {{",
             *(f"  {_pointer(b)};" for b in self.form.buffers),
             *(f"  i64 {s};" for s in self.form.symbols),
+            *(["  bool streams;"] if self.schedule.streams else []),
             "  const StitchHost* host;",
             "};",
             "",
@@ -111,18 +112,27 @@ class NestPrinter:
         state = ", state" if self.nest.reductions else ""
         return f"call, row{extra}{tiles}{state}"
 
+    def _settled(self) -> list[str]:
+        """Ends a function that streams: what it has stored is there for every thread."""
+        return ["if (call.streams) settle();"] if self.schedule.streams else []
+
     def _sweep(self, number: int, sweep: Sweep) -> list[str]:
-        scope = Scope(self.nest)
+        scope = Scope(self.nest, self.schedule.streams)
         head = self._coordinates() + scope.pointers(sweep.row + sweep.elements)
         head += [line for s in sweep.row for line in scope.scalar(s)]
         reductions = self._of_sweep(number)
         head += [f"auto partial{index} = {self._accumulator(r)};" for index, r in reductions]
         fold = [line for index, r in reductions for line in self._fold(index, r)]
         body = [line for s in sweep.elements for line in scope.vector(s)]
+        loop = f"{self._vector_loop()}(begin, end"
+        streamed = [s.access for s in sweep.elements if isinstance(s, Store) and scope.is_streamed(s.access)]
+        if streamed and not reductions and self.schedule.body == "both" and len(self.nest.inner) == 1:
+            lanes = f"{self.schedule.lanes}, {self.schedule.narrow}"
+            loop = f"for_aligned_lanes<{lanes}>({scope.places[streamed[0]]}, call.streams, begin, end"
         name = f"sweep_{self.number}_{number}"
         return [
             self._signature(name, ", i64 begin, i64 end"),
-            *("  " + line for line in head + self._loops(body, fold, reductions) + fold),
+            *("  " + line for line in head + self._loops(loop, body, fold, reductions) + fold),
             "}",
             "",
         ]
@@ -136,11 +146,10 @@ class NestPrinter:
             "narrow": f"for_narrow_lanes<{narrow}>",
         }[self.schedule.body]
 
-    def _loops(self, body: list[str], fold: list[str], reductions: list[tuple[int, Reduction]]) -> list[str]:
+    def _loops(self, loop: str, body: list[str], fold: list[str], reductions: list[tuple[int, Reduction]]) -> list[str]:
         """The vector loop, within loops over the inner axes before the last."""
-        loop = self._vector_loop()
         vector = [
-            f"{loop}(begin, end, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
+            f"{loop}, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
             "  constexpr int L = decltype(width)::lanes;",
             *("  " + line for line in body),
             "});",
@@ -246,7 +255,7 @@ class NestPrinter:
                 )
         if self.nest.finish:
             lines.append(f"    finish_{self.number}({self._arguments()});")
-        return [*lines, "  }", "}", ""]
+        return [*lines, "  }", *_indented(self._settled()), "}", ""]
 
     def _split_task(self, sweep: int) -> list[str]:
         """A task of SPLIT: unit u is block u % blocks of row u / blocks; its partial results go to parts[u]."""
@@ -271,6 +280,7 @@ class NestPrinter:
             f"    sweep_{n}_{sweep}({self._arguments(', begin, end')});",
             "    split.parts[unit] = state;",
             "  }",
+            *_indented(self._settled()),
             "}",
             "",
         ]
@@ -381,6 +391,7 @@ class NestPrinter:
             f"    const i64 end = begin + {block} < length ? begin + {block} : length;",
             f"    sweep_{n}_0({self._arguments(', begin, end')});",
             "  }",
+            *_indented(self._settled()),
             "}",
             "",
         ]
@@ -390,7 +401,7 @@ class NestPrinter:
 
         Not where that takes many loops over the rows, each of a part of them: memory is faster end to end.
         """
-        scope = Scope(self.nest)
+        scope = Scope(self.nest, self.schedule.streams)
         invariant = row_invariant(self.nest)
 
         def varies(s: Statement) -> bool:
@@ -428,6 +439,7 @@ class NestPrinter:
             f"    const i64 begin = unit * {block}, end = begin + {block} < rows ? begin + {block} : rows;",
             f"    sweep_{n}_0(call, begin, end);",
             "  }",
+            *_indented(self._settled()),
             "}",
             "",
         ]

@@ -45,8 +45,10 @@ def pack_literal(dtype: DType, bits: bytes) -> str:
 class Scope:
     """The names of one function: which are scalars, which vectors, and where each access points."""
 
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: Nest, streams: bool = False) -> None:
+        """streams: whether outputs may go past the caches."""
         self.nest = nest
+        self.streams = streams
         self.dtypes: dict[str, DType] = {}
         self.vectors: set[str] = set()
         self.places: dict[Access, str] = {}
@@ -175,8 +177,13 @@ class Scope:
         value = index.value if self.dtypes[index.value] is DType.I64 else f"convert<i64>({index.value})"
         return value if index.stride == ONE else f"{value} * splat<i64, L>({dim(index.stride, 'call.')})"
 
+    def is_streamed(self, access: Access) -> bool:
+        return self.streams and access.strides[-1] == ONE and access.buffer.place is Place.OUTPUT
+
     def _vector_store(self, access: Access, value: str) -> str:
         stride, at = access.strides[-1], f"{self.places[access]}{self._inner_offset(access)}"
+        if self.is_streamed(access):
+            return f"stream({at} + n, {value}, count, call.streams);"
         if stride == ONE:
             return f"store({at} + n, {value}, count);"
         step = dim(stride, "call.")

@@ -35,6 +35,14 @@ template <int L>
 STITCH_INLINE void store(boolean* p, Mask<L> value, All) {
   store(p, value);
 }
+template <class S, class X>
+STITCH_INLINE void stream(S* p, X value, All, bool past) {
+  stream(p, value, past);
+}
+template <class S, class X>
+STITCH_INLINE void stream(S* p, X value, i64 count, bool) {
+  store(p, value, count);
+}
 template <int L, class S>
 STITCH_INLINE auto load_strided(const S* p, i64 stride, All) {
   return load_strided<L>(p, stride, i64(L));
@@ -71,6 +79,21 @@ STITCH_INLINE void for_lanes(i64 begin, i64 end, Body body) {
   for (; n + L <= end; n += L) body(Width<L>{}, n, All{});
   STITCH_ROLLED
   for (; n < end; n += W) body(Width<W>{}, n, end - n < W ? end - n : i64(W));
+}
+// The same with a short step first, so that wide steps begin where memory at `p` is aligned.
+template <int L, int W, class S, class Body>
+STITCH_INLINE void for_aligned_lanes(const S* p, bool align, i64 begin, i64 end, Body body) {
+  const i64 ahead = align ? i64(-reinterpret_cast<u64>(p + begin) % 64 / sizeof(S)) : 0;
+  i64 n = begin, stop = begin + ahead < end ? begin + ahead : end;
+  for (;;) {
+    STITCH_ROLLED
+    for (; n < stop; n += W) body(Width<W>{}, n, stop - n < W ? stop - n : i64(W));
+    n = stop;
+    if (n == end) return;
+    STITCH_ROLLED
+    for (; n + L <= end; n += L) body(Width<L>{}, n, All{});
+    stop = end;
+  }
 }
 // The same where the length is a multiple of L.
 template <int L, class Body>

@@ -4,6 +4,7 @@
 //   load<L>(p)  load<L>(p, count)  load_strided<L>(p, stride)  load_strided<L>(p, stride, count)
 //   store(p, x) store(p, x, count) store_strided(p, stride, x) store_strided(p, stride, x, count)
 //   load_at<L>(p, places, count)
+//   stream(p, x, past)          a streaming store where `past`; settle() before another thread may read it
 //
 // f16 and bf16 are computed on as f32, boolean as Mask, everything else as itself.
 #ifndef TF_STITCH_CPU_MEMORY_H_
@@ -365,6 +366,63 @@ STITCH_INLINE void store_strided(S* p, i64 stride, Pack<T, L> x, Count... count)
 template <int L, class... Count>
 STITCH_INLINE void store_strided(boolean* p, i64 stride, Mask<L> x, Count... count) {
   store_strided_pack<boolean, L>(p, stride, as_pack(x), first<L>(count)...);
+}
+
+// ---- streaming stores
+//
+// What a kernel writes through the caches is first read into them, and pushes out what is still to be read. Where it
+// would not stay in them anyway, that is a third of the traffic for nothing. Only whole vectors can go past them, to
+// addresses that are multiples of their size.
+
+#if defined(__x86_64__)
+template <class V>
+constexpr bool can_stream = sizeof(V) >= 16 && sizeof(V) <= kNative;
+
+template <class V>
+STITCH_INLINE void stream_vector(void* p, V x) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(x, static_cast<V*>(p));
+#else
+  if constexpr (sizeof(V) == 16) __builtin_ia32_movntps(static_cast<f32*>(p), (Vec<f32, 4>)x);
+#ifdef __AVX__
+  if constexpr (sizeof(V) == 32) __builtin_ia32_movntps256(static_cast<f32*>(p), (Vec<f32, 8>)x);
+#endif
+#ifdef __AVX512F__
+  if constexpr (sizeof(V) == 64) __builtin_ia32_movntps512(static_cast<f32*>(p), (Vec<f32, 16>)x);
+#endif
+#endif
+}
+STITCH_INLINE void settle() { __builtin_ia32_sfence(); }
+#else
+template <class V>
+constexpr bool can_stream = false;
+template <class V>
+STITCH_INLINE void stream_vector(void*, V) {}
+STITCH_INLINE void settle() {}
+#endif
+
+template <class S, int L>
+STITCH_INLINE void stream_pack(S* p, Pack<Compute<S>, L> x) {
+  if constexpr (is_node<Compute<S>, L>) {
+    stream_pack<S, L / 2>(p, x.lo);
+    stream_pack<S, L / 2>(p + L / 2, x.hi);
+  } else if constexpr (L > 1 && can_stream<Vec<Raw<S>, L>>) {
+    if (reinterpret_cast<u64>(p) % sizeof(Vec<Raw<S>, L>) == 0) stream_vector(p, encode<S, L>(x.v));
+    else store_pack<S, L>(p, x);
+  } else {
+    store_pack<S, L>(p, x);
+  }
+}
+
+template <class S, class T, int L>
+STITCH_INLINE void stream(S* p, Pack<T, L> x, bool past) {
+  if (past) stream_pack<S, L>(p, x);
+  else store(p, x);
+}
+template <int L>
+STITCH_INLINE void stream(boolean* p, Mask<L> x, bool past) {
+  if (past) stream_pack<boolean, L>(p, as_pack(x));
+  else store(p, x);
 }
 
 // Lane i of the first `count` is p[at[i]]; p is not read at the others' places.
