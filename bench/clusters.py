@@ -14,10 +14,9 @@ import click
 from rich.console import Console
 
 from bench import cluster_table, results
+from bench.elsewhere import CHATTER, ROOT
 from bench.results import Row
 
-ROOT = Path(__file__).resolve().parent.parent
-CHATTER = ("WARNING: All log messages", "I0000 ", "W0000 ")  # of TensorFlow, at its start
 USAGE, DISAGREEMENT = 2, 4  # exit codes
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 

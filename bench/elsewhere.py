@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+CHATTER = ("WARNING: All log messages", "I0000 ", "W0000 ")  # of TensorFlow, at its start
 
 
 def answer(question: Sequence[str], limit_s: float, who: str, **environment: str) -> dict[str, Any]:
@@ -32,12 +33,13 @@ def answer(question: Sequence[str], limit_s: float, who: str, **environment: str
             return {"absent": f"{who} was not ready after {limit_s} s"}
         if out.exists():
             return json.loads(out.read_text(encoding="utf-8"))
-        return {"absent": _last_words(run)}
+        return {"absent": last_words(run.returncode, run.stderr)}
 
 
-def _last_words(run: subprocess.CompletedProcess[str]) -> str:
-    lines = [line for line in run.stderr.splitlines() if line.strip()]
-    if run.returncode < 0:
-        fatal = [line.partition("] ")[2] for line in lines if line.startswith("F0")]
-        return f"ended by {signal.Signals(-run.returncode).name}{': ' if fatal else ''}{''.join(fatal[:1])}"
-    return lines[-1] if lines else f"ended with {run.returncode}"
+def last_words(returncode: int, said: str) -> str:
+    """Why a process ended that wrote `said`: its last line, or what it was killed by."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(CHATTER)]
+    if returncode < 0:
+        fatal = next((line.partition("] ")[2] for line in lines if line.startswith("F0")), "")
+        return f"ended by {signal.Signals(-returncode).name}{': ' if fatal else ''}{fatal}"
+    return lines[-1][:300] if lines else f"ended with {returncode}"

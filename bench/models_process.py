@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.clusters import CHATTER, ROOT
+from bench.elsewhere import ROOT, last_words
 
 Result = dict[str, Any]
 COMMAND = (sys.executable, "-m", "bench", "_measure")
@@ -53,12 +52,4 @@ def run(task: str, asked: dict[str, Any], cache: Path, timeout_s: float) -> Resu
             result = json.loads(result_at.read_text())
             return Failure(result["failed"]) if "failed" in result else result
         said.seek(0)
-        return Failure(_last_words(process.returncode, said.read()))
-
-
-def _last_words(returncode: int, said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(CHATTER)]
-    if returncode < 0:
-        fatal = next((line.partition("] ")[2] for line in lines if line.startswith("F0")), "")
-        return f"ended by {signal.Signals(-returncode).name}{': ' if fatal else ''}{fatal}"
-    return lines[-1][:300] if lines else f"ended with {returncode}"
+        return Failure(last_words(process.returncode, said.read()))

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Body, BodyBuilder
+from tf_stitch.ir.body import Body, BodyBuilder, Reduce
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.ops import FUNCTIONS, REDUCERS
@@ -252,6 +252,41 @@ def test_rows_and_columns_are_two_groups_that_share_an_input() -> None:
 
         scratch: none
         """)  # fmt: skip
+
+
+def reductions_of(plan: StitchPlan) -> list[list[str]]:
+    """For each group, the names of the reductions that it computes."""
+    steps = plan.body.steps
+    return [
+        [steps[s].origin for s in (g.dominant, *g.sub_dominants) if isinstance(steps[s].op, Reduce)]
+        for g in plan.groups
+    ]
+
+
+def test_columns_wait_for_rows_together() -> None:
+    """The gradient of a layer norm: dbeta needs no row's result, but dgamma, over the same columns, does."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x, dy = b.input(f32("R", "C")), b.input(f32("R", "C"))
+        dbeta = b.reduce("sum", dy, [0])
+        centred = b.apply("sub", x, b.reduce("sum", x, [1], keep_dims=True))
+        return [dbeta, b.reduce("sum", b.apply("mul", dy, centred), [0])]
+
+    plan = planned(build)
+    assert [len(names) for names in reductions_of(plan)] == [1, 2]
+    assert [len(g.inner) for g in plan.groups] == [1, 1]
+
+
+def test_a_group_that_is_read_stays_where_it_is() -> None:
+    """The sums of the columns are what rows are made of, whose results other sums of columns need."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x = b.input(f32("R", "C"))
+        scaled = b.apply("mul", x, b.reduce("sum", x, [0]))
+        centred = b.apply("sub", x, b.reduce("sum", scaled, [1], keep_dims=True))
+        return [b.reduce("sum", centred, [0])]
+
+    assert [len(names) for names in reductions_of(planned(build))] == [1, 1, 1]
 
 
 def test_what_a_later_group_reads_is_global() -> None:

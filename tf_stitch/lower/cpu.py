@@ -96,15 +96,17 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
     adaptive: without it a nest of rows is ROWS and any other BLOCKS, whatever its shape: nothing is packed, split,
       turned or joined.
     """
-    if not adaptive:
-        return kernel, tuple(_schedule(nest, kernel, target, adaptive=False) for nest in kernel.nests)
-    large = _may_be_large(kernel, target)
-    kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
-    schedules = [_schedule(nest, kernel, target, adaptive=True) for nest in kernel.nests]
-    rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
-    together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
-    streams = [large and _may_stream(nest, kernel) for nest in kernel.nests]
-    return kernel, tuple(replace(s, joined=n in together, streams=streams[n]) for n, s in enumerate(schedules))
+    if adaptive:
+        kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
+    schedules = [_schedule(nest, kernel, target, adaptive=adaptive) for nest in kernel.nests]
+    if adaptive:
+        rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
+        together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
+        schedules = [replace(s, joined=n in together) for n, s in enumerate(schedules)]
+    if _may_be_large(kernel, target):
+        pairs = zip(schedules, kernel.nests, strict=True)
+        schedules = [replace(s, streams=_may_stream(nest, kernel)) for s, nest in pairs]
+    return kernel, tuple(schedules)
 
 
 def _may_be_large(kernel: Kernel, target: Target) -> bool:

@@ -8,7 +8,10 @@
      (a rsqrt over [C] that is broadcast over all rows). For a concatenation its pieces are (pieces.py).
   2. Each anchor in turn, reductions first, joins the earliest group that can hold it, or opens a new one. To hold
      it, a group must find a map for it (the linear order of its loop nest, or the map its neighbours have), and
-     then everything that the anchor reads, back to the inputs, must get a map by index propagation.
+     then everything that the anchor reads, back to the inputs, must get a map by index propagation. A group before
+     those that the anchor reads can hold it, too, while no group reads it: it goes behind them.
+
+         sum of dy down the columns | rows of x and dy | sum of dy*x^ down the columns: joins the first, which goes last
   3. A group is one loop nest. Reading a reduction of the same group is REGIONAL; reading what an earlier group
      made is GLOBAL: the earlier group stores it.
 
@@ -18,7 +21,7 @@ earlier groups; every stored step is computed once for each of its elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -138,16 +141,24 @@ def _assign(
         size = body.steps[over].type.size
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
         first = earliest if dominant_merging else len(drafts)
+        unread = _unread(drafts, home, concats) if dominant_merging else []
         tried = [
             position
-            for position in range(first, len(drafts))
+            for position in [*range(first, len(drafts)), *(p for p in unread if p < first)]
             if spaces is None or space in held[position] or size in room[position]
         ]
-        homes = _homes(body, drafts, anchor, home, tried, identities)
+        homes = _homes(body, drafts, anchor, home, tried, first, identities)
         chosen: tuple[int, _Draft] | None = choose(homes, None)
         if chosen is None:
             raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
         position, grown = chosen
+        if position < first:
+            drafts.append(drafts.pop(position))
+            held.append(held.pop(position))
+            room.append(room.pop(position))
+            last = len(drafts) - 1
+            home = {a: last if p == position else p - (p > position) for a, p in home.items()}
+            position = last
         if position == len(drafts):
             held.append(set())
             room.append(set())
@@ -156,7 +167,7 @@ def _assign(
         held[position].add(space)
         home[anchor] = position
         for whole, pieces in concats.items():  # it is there to be read once the last of its pieces is
-            if anchor in pieces and home.keys() >= pieces.keys():
+            if home.keys() >= pieces.keys():
                 home[whole] = max(home[piece] for piece in pieces)
     for anchor in outputs:  # a reduction that is an output is stored by its own group
         if anchor not in drafts[home[anchor]].stored:
@@ -170,16 +181,28 @@ def _homes(
     anchor: int,
     home: dict[int, int],
     positions: Sequence[int],
+    first: int,
     identities: count[int],
 ) -> Iterator[tuple[int, _Draft]]:
-    """The groups at `positions` that can hold an anchor, with it in them; a new one last."""
+    """The groups at `positions` that can hold an anchor, with it in them; a new one last.
+
+    first: a group before this one would go behind all others.
+    """
     for position in positions:
-        grown = _grow(body, drafts[position], anchor, home, position)
+        before = {a for a, p in home.items() if (p < position if position >= first else p != position)}
+        grown = _grow(body, drafts[position], anchor, before)
         if grown is not None:
             yield position, grown
-    grown = _grow(body, _seed(body, anchor, identities), anchor, home, len(drafts))
+    grown = _grow(body, _seed(body, anchor, identities), anchor, set(home))
     if grown is not None:
         yield len(drafts), grown
+
+
+def _unread(drafts: Sequence[_Draft], home: dict[int, int], concats: Mapping[int, Iterable[int]]) -> list[int]:
+    """The groups that no other reads, nor pieces of theirs."""
+    loaded = {step for draft in drafts for step in draft.loaded}
+    read = {home[step] for whole in loaded for step in (whole, *concats.get(whole, ()))}
+    return [position for position in range(len(drafts)) if position not in read]
 
 
 def _spaces(body: Body) -> list[int]:
@@ -247,15 +270,17 @@ def _seed(body: Body, anchor: int, identities: count[int]) -> _Draft:
     return _Draft([Axis(next(identities), d) for d in step.type.dims if not d.is_one], [], anchor)
 
 
-def _grow(body: Body, draft: _Draft, anchor: int, home: dict[int, int], position: int) -> _Draft | None:
-    """The group with `anchor` in it, or None. Cuts axes where a reshape asks for it."""
+def _grow(body: Body, draft: _Draft, anchor: int, elsewhere: set[int]) -> _Draft | None:
+    """The group with `anchor` in it, or None. Cuts axes where a reshape asks for it.
+
+    elsewhere: the anchors of the groups before.
+    """
     draft = draft.copy()
     is_reduction = isinstance(body.steps[anchor].op, Reduce)
     if is_reduction and not draft.inner:
         return None
     anchors = list(draft.proposals)
     (draft.reductions if is_reduction else draft.stored).append(anchor)
-    elsewhere = {a for a, p in home.items() if p < position}
     missing = [anchor]
     for _ in range(_MAX_CUTS):
         try:
