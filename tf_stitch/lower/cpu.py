@@ -235,7 +235,8 @@ def _down(nest: Nest, native: int, target: Target) -> Schedule:
     statements = sum(len(sweep.elements) for sweep in nest.sweeps)
     sums = max(sum(r.sweep == n for r in nest.reductions) for n in range(len(nest.sweeps)))
     vectors = 1 if statements > _MANY_STATEMENTS else _vectors_down_columns(target)
-    if 2 * vectors * sums <= _registers(target) // 2 and columns.coefficient % (2 * vectors * native) == 0:
+    fits = columns.is_static or columns.coefficient % (2 * vectors * native) == 0
+    if 2 * vectors * sums <= _registers(target) // 2 and fits:
         vectors *= 2
     lanes = native * vectors
     body = "both"

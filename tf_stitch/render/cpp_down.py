@@ -268,7 +268,7 @@ class DownPrinter(NestPrinter):
         """How the call is cut up, and whether it is SPLIT."""
         n, length = self.number, dim(self.nest.inner[0], "call.")
         streamed = self._element_bytes() if self.before is None else 0  # what is joined is in the cache
-        bytes_ = f"{self._part_size()}, {streamed}"
+        bytes_ = f"{self.schedule.lanes}, {self._part_size()}, {streamed}"
         split = "call.host->threads > 1 && down.units() < 2 * call.host->threads && down.blocks > 1"
         return [
             f"Down{n} down = {{}};",

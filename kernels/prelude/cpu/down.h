@@ -4,11 +4,11 @@
 
 namespace stitch {
 
-constexpr i64 kBlockColumns = 1024;
+constexpr i64 kBlockColumns = 4096;
 constexpr i64 kBlockElements = 32768;           // half of them may be in L1, all in L2
 constexpr i64 kFewestRows = 16, kMostRows = 128;  // a lane of f32 adds up that many, f64 the rest
 
-constexpr i64 kCached = 24 << 20;  // bytes: what is larger comes from memory
+constexpr i64 kCached = 1 << 20;  // bytes: what is larger does not come from the caches of one core
 
 struct Range {
   i64 begin, end;
@@ -44,9 +44,10 @@ struct Columns {
   STITCH_MEMBER char* parts_of(i64 unit) const { return parts + unit * blocks * part_bytes; }
 };
 
-// columns: neighbours in memory; length: of what is reduced, `depth` elements deep; part_size: bytes a column;
-// element_bytes: what passes through memory for each element.
-STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth, i64 part_size, i64 element_bytes) {
+// columns: neighbours in memory; length: of what is reduced, `depth` elements deep; lanes: of a step; part_size: bytes a
+// column; element_bytes: what passes through memory for each element.
+STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth, i64 lanes, i64 part_size,
+                       i64 element_bytes) {
   const i64 wide = columns < kBlockColumns ? columns : kBlockColumns;
   const i64 fitting = kBlockElements / (wide * depth < 1 ? 1 : wide * depth);
   c.rows = rows;
@@ -54,8 +55,10 @@ STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth,
   c.length = length;
   c.rows_of_block = fitting < kFewestRows ? kFewestRows : fitting > kMostRows ? kMostRows : fitting;
   c.blocks = length <= c.rows_of_block ? 1 : (length + c.rows_of_block - 1) / c.rows_of_block;  // of no rows, too
-  // In the cache a step keeps its sums in registers. From memory whole rows are read, for the prefetcher.
-  c.some_rows = rows * columns * length * depth * element_bytes <= kCached ? c.rows_of_block : 1;
+  // Down rows that are one step wide, and in the cache, a step keeps its sums in registers. Elsewhere whole rows are
+  // read, for the prefetcher.
+  const bool is_near = wide <= lanes || rows * columns * length * depth * element_bytes <= kCached;
+  c.some_rows = is_near ? c.rows_of_block : 1;
   c.column_blocks = (columns + kBlockColumns - 1) / kBlockColumns;
   c.part_columns = (wide + 63) / 64 * 64;
   c.part_bytes = c.part_columns * part_size;
