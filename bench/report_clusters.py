@@ -22,6 +22,40 @@ def sections(run: Run) -> list[Section]:
     return [Section("Clusters", (), tuple(alarms), tuple(tiles), tuple(charts), (_table(run.rows),))]
 
 
+def overview(rows: Sequence[Row]) -> Table:
+    """Geometric means over all rows, a row for each number of threads."""
+    entries = [Entry((threads, *_means(some))) for threads, some in _grouped(rows, "threads").items()]
+    return Table("Clusters", (Column("threads"), *_MEANS), tuple(entries))
+
+
+def by_workload(rows: Sequence[Row]) -> Table:
+    """Geometric means over the shapes of each workload."""
+    columns = (Column("workload", is_text=True), Column("T"), *_MEANS)
+    entries = [
+        Entry((workload, threads, *_means(some)))
+        for workload, of_workload in _grouped(rows, "workload").items()
+        for threads, some in _grouped(of_workload, "threads").items()
+    ]
+    return Table("Clusters, by workload", columns, tuple(entries))
+
+
+_MEANS = tuple(map(Column, ("rows", "TF/stitch", "XLA/stitch", "lowest of either")))
+
+
+def _grouped(rows: Sequence[Row], key: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(text(row, key), []).append(row)
+    return found
+
+
+def _means(rows: Sequence[Row]) -> tuple[str, ...]:
+    ways = ("tf_over_stitch", "xla_over_stitch")
+    lowest = [ratio for row in rows for way in ways if (ratio := number(row, way)) is not None]
+    means = (values.times(geomean(number(row, way) for row in rows)) for way in ways)
+    return str(len(rows)), *means, values.times(min(lowest, default=None))
+
+
 def name(row: Row) -> str:
     return f"{text(row, 'workload')} {text(row, 'shape')} on {text(row, 'threads')}"
 

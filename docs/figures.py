@@ -14,7 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import paper_tables, report_ablation, report_gpu, report_kernels, report_markdown, report_models
+from bench import (
+    paper_tables,
+    report_ablation,
+    report_clusters,
+    report_gpu,
+    report_kernels,
+    report_markdown,
+    report_models,
+)
 from bench import report_values as values
 from bench.report_files import load
 from bench.report_parts import Run, Table
@@ -102,6 +110,8 @@ def _paper(runs: Mapping[str, Run]) -> str:
 BLOCKS: dict[str, Block] = {
     "models": Block(("models",), _models),
     "kernels": Block(("kernels",), lambda runs: _table(report_kernels.table(runs["kernels"].rows))),
+    "clusters": Block(("clusters",), lambda runs: _table(report_clusters.overview(runs["clusters"].rows))),
+    "workloads": Block(("clusters",), lambda runs: _table(report_clusters.by_workload(runs["clusters"].rows))),
     "gpu": Block(("gpu",), lambda runs: _table(report_gpu.by_arch(runs["gpu"].rows))),
     "ablation": Block(("ablation",), lambda runs: _table(report_ablation.table(runs["ablation"].rows), is_wide=True)),
     "paper": Block(("kernels", "gpu", "ablation"), _paper, optional=("models",)),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench import report, report_html, report_markdown, report_models
+from bench import report, report_clusters, report_html, report_markdown, report_models
 from bench.__main__ import bench
 from bench.report_files import UnreadableFile, load
 from bench.report_kinds import KINDS
@@ -215,6 +215,19 @@ def test_compile_time(saved):
     (section,) = sections(path)
     assert section.sentences == ("layer_norm, 50 shapes: XLA takes 12.0 CPU seconds, tf_stitch 0.40 (30.00×).",)
     assert section.tables[0].entries[0].cells == ("layer_norm", "50", "0.10", "12.0", "0.40", "0.20", "–", "0.50")
+
+
+def test_means_of_clusters_are_over_shapes_and_say_their_lowest_row():
+    def row(workload, threads, tf, xla):
+        return {"workload": workload, "threads": threads, "tf_over_stitch": tf, "xla_over_stitch": xla}
+
+    rows = [row("norm", 1, 2.0, 4.0), row("relu", 1, 3.0, None), row("norm", 1, 8.0, 0.9), row("norm", 2, 5.0, 1.0)]
+    assert [e.cells for e in report_clusters.by_workload(rows).entries] == [
+        ("norm", "1", "2", "4.00×", "1.90×", "0.90×"),
+        ("norm", "2", "1", "5.00×", "1.00×", "1.00×"),
+        ("relu", "1", "1", "3.00×", "–", "3.00×"),
+    ]
+    assert [e.cells[:2] for e in report_clusters.overview(rows).entries] == [("1", "3"), ("2", "1")]
 
 
 def test_clusters_and_peers_are_told_apart_without_a_command(saved):
