@@ -95,6 +95,14 @@ def test_what_is_more_than_a_loop_stands_alone() -> None:
     assert sorted(n for together in of(made) for n in together) == list(range(5))
 
 
+def test_what_stands_alone_is_passed_over_by_what_does_not_wait_for_it() -> None:
+    """Norms of large and small variables: the small ones are one loop, wherever the large one stands."""
+    b = builder()
+    sums = [b.reduce("sum", b.input(f32(*dims)), [1]) for dims in ((10, 100), (2, 100_000), (20, 200))]
+    made = lowered(b.finish([*sums, b.apply("neg", sums[1])]))
+    assert of(made) == [[0, 2], [1]]
+
+
 def test_an_input_whose_memory_another_nest_may_store_into_is_waited_for() -> None:
     """No pass makes such a kernel today; the rule does not rely on that."""
     b = builder()

@@ -104,8 +104,9 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
         together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
         schedules = [replace(s, joined=n in together) for n, s in enumerate(schedules)]
     if _may_be_large(kernel, target):
+        read = {s.access.buffer for nest in kernel.nests for s in statements(nest) if isinstance(s, Load)}
         pairs = zip(schedules, kernel.nests, strict=True)
-        schedules = [replace(s, streams=_may_stream(nest, kernel)) for s, nest in pairs]
+        schedules = [replace(s, streams=_may_stream(nest, read)) for s, nest in pairs]
     return kernel, tuple(schedules)
 
 
@@ -117,9 +118,8 @@ def _may_be_large(kernel: Kernel, target: Target) -> bool:
     return sum(size.coefficient * dtype.size for size, dtype in arrays) > target.l2_bytes
 
 
-def _may_stream(nest: Nest, kernel: Kernel) -> bool:
-    """Whether what a nest stores goes to outputs that the kernel does not read again."""
-    read = {s.access.buffer for other in kernel.nests for s in statements(other) if isinstance(s, Load)}
+def _may_stream(nest: Nest, read: set[Buffer]) -> bool:
+    """Whether what a nest stores goes to outputs that the kernel does not read: it reads `read`."""
     stored = [s.access for sweep in nest.sweeps for s in sweep.elements if isinstance(s, Store)]
     shared = {a.buffer for a in stored if a.buffer.place is not Place.TILE}
     return bool(shared) and all(b.place is Place.OUTPUT and b not in read for b in shared)

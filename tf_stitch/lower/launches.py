@@ -2,9 +2,9 @@
 
     100 columns, a few us each        ->    one loop over the rows of all of them: one wake-up of the threads, one join
 
-They are consecutive, and none waits for another: whatever one of them stores no other one reads. Neither does one
-store into the memory of an input that another one reads (Kernel.forwards). Several may store pieces of one output: no
-element is stored twice.
+None of them waits for another, nor for a nest between them that is launched by itself: whatever one of them stores no
+other one reads. Neither does one store into the memory of an input that another one reads (Kernel.forwards). Several
+may store pieces of one output: no element is stored twice.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def launches(kernel: Kernel, schedules: Sequence[Schedule]) -> list[list[int]]:
     """The nests by number, those together that are launched together. One that is joined stands behind its rows."""
     sources = sources_of(kernel)
     found: list[list[int]] = []
-    stored: set[Memory] = set()
+    taking: list[int] | None = None  # the last launch of more than one
+    stored: set[Memory] = set()  # since it, by all
     read: set[Memory] = set()
-    open_ = False  # whether the last of `found` takes more
     for number, (nest, schedule) in enumerate(zip(kernel.nests, schedules, strict=True)):
         rows_of_next = number + 1 < len(schedules) and schedules[number + 1].joined
         plain = schedule.driver in PLAIN and not rows_of_next
@@ -32,12 +32,12 @@ def launches(kernel: Kernel, schedules: Sequence[Schedule]) -> list[list[int]]:
         waits = bool(stored & reads or read & stores)
         if schedule.joined:
             found[-1].append(number)
-        elif open_ and plain and not waits:
-            found[-1].append(number)
-            stored |= stores
-            read |= reads
+        elif plain and taking is not None and not waits:
+            taking.append(number)
         else:
             found.append([number])
-            stored, read = set(stores), set(reads)
-        open_ = plain
+            if plain:
+                taking, stored, read = found[-1], set(), set()
+        stored |= stores
+        read |= reads
     return found

@@ -64,11 +64,12 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
     for number, nest in enumerate(kernel.nests):
         with naming(f"nest {number}"):
             _verify_nest(nest, kernel.indices)
+    loaded = {s.access.buffer for nest in kernel.nests for s in statements(nest) if isinstance(s, Load)}
     for number, schedule in enumerate(schedules):
         with naming(f"nest {number}"):
             _verify_schedule(kernel.nests[number], schedule)
             if schedule.streams:
-                _verify_streams(kernel, number)
+                _verify_streams(kernel.nests[number], loaded)
     for symbols in sampled_symbols([s.symbol for s in kernel.symbols]):
         if any(b.small.evaluate(symbols) > b.large.evaluate(symbols) for b in kernel.bounds):
             continue
@@ -309,11 +310,10 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
         check(schedule.driver is Driver.BLOCKS, f"{schedule}: what is repeated is repeated in blocks")
 
 
-def _verify_streams(kernel: Kernel, number: int) -> None:
+def _verify_streams(nest: Nest, loaded: set[Buffer]) -> None:
     """Another thread may not see a streaming store before the launch is over."""
-    elements = [s for sweep in kernel.nests[number].sweeps for s in sweep.elements]
+    elements = [s for sweep in nest.sweeps for s in sweep.elements]
     stored = {s.access.buffer for s in elements if isinstance(s, Store)}
-    loaded = {s.access.buffer for nest in kernel.nests for s in statements(nest) if isinstance(s, Load)}
     for buffer in stored:
         if buffer.place is not Place.TILE:
             check(buffer.place is Place.OUTPUT, f"{buffer.name}: what is streamed is an output")

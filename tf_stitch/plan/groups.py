@@ -21,7 +21,8 @@ earlier groups; every stored step is computed once for each of its elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -92,7 +93,10 @@ def plan_groups(
 
 @dataclass
 class _Draft:
-    """A group while it grows. `reductions` and `stored` are its anchors, `proposals` the maps they were given."""
+    """A group while it grows. `reductions` and `stored` are its anchors, `proposals` the maps they were given.
+
+    spaces: those of its anchors. sizes: of anchors of other spaces that it may take in.
+    """
 
     outer: list[Axis]
     inner: list[Axis]
@@ -102,6 +106,8 @@ class _Draft:
     proposals: dict[int, IndexMap] = field(default_factory=dict[int, IndexMap])
     maps: dict[int, list[IndexMap]] = field(default_factory=dict[int, list[IndexMap]])
     loaded: set[int] = field(default_factory=set[int])
+    spaces: set[int] = field(default_factory=set[int])
+    sizes: frozenset[Dim] = frozenset()
 
     @property
     def extents(self) -> dict[int, Dim]:
@@ -110,7 +116,7 @@ class _Draft:
     def copy(self) -> _Draft:
         return _Draft(
             list(self.outer), list(self.inner), self.dominant, list(self.reductions), list(self.stored),
-            dict(self.proposals), dict(self.maps), set(self.loaded),
+            dict(self.proposals), dict(self.maps), set(self.loaded), set(self.spaces), self.sizes,
         )  # fmt: skip
 
 
@@ -133,41 +139,41 @@ def _assign(
     first_of_all = {*reductions, *dear, *(piece for pieces in concats.values() for piece in pieces)}
     dependencies = _anchor_dependencies(body, first_of_all | set(concats))
     order = sorted(first_of_all) + sorted(set(outputs) - first_of_all)
-    held: list[set[int]] = []  # for each group, the spaces of its anchors
-    room: list[set[Dim]] = []  # for each group, the sizes of anchors of other spaces that it takes in
+    readers = Counter[int]()  # how many groups read a step
     for anchor in order:
         over = _runs_over(body, anchor)
         space = -1 if spaces is None else spaces[over]
         size = body.steps[over].type.size
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
         first = earliest if dominant_merging else len(drafts)
-        unread = _unread(drafts, home, concats) if dominant_merging else []
         tried = [
             position
-            for position in [*range(first, len(drafts)), *(p for p in unread if p < first)]
-            if spaces is None or space in held[position] or size in room[position]
+            for position in [*range(first, len(drafts)), *range(first if dominant_merging else 0)]
+            if spaces is None or space in drafts[position].spaces or size in drafts[position].sizes
+            if position >= first or not any(readers[a] for a in drafts[position].proposals)
         ]
         homes = _homes(body, drafts, anchor, home, tried, first, identities)
         chosen: tuple[int, _Draft] | None = choose(homes, None)
         if chosen is None:
             raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
         position, grown = chosen
-        if position < first:
+        moved = position < first
+        if moved:
             drafts.append(drafts.pop(position))
-            held.append(held.pop(position))
-            room.append(room.pop(position))
             last = len(drafts) - 1
             home = {a: last if p == position else p - (p > position) for a, p in home.items()}
             position = last
-        if position == len(drafts):
-            held.append(set())
-            room.append(set())
+        before = drafts[position].loaded if position < len(drafts) else set[int]()
+        for step in grown.loaded - before:
+            readers.update((step, *concats.get(step, ())))
+        for step in before - grown.loaded:
+            readers.subtract((step, *concats.get(step, ())))
         drafts[position : position + 1] = [grown]
-        room[position] = _room(body, grown)
-        held[position].add(space)
+        grown.spaces.add(space)
+        grown.sizes = _room(body, grown)
         home[anchor] = position
         for whole, pieces in concats.items():  # it is there to be read once the last of its pieces is
-            if home.keys() >= pieces.keys():
+            if (moved or anchor in pieces) and home.keys() >= pieces.keys():
                 home[whole] = max(home[piece] for piece in pieces)
     for anchor in outputs:  # a reduction that is an output is stored by its own group
         if anchor not in drafts[home[anchor]].stored:
@@ -198,13 +204,6 @@ def _homes(
         yield len(drafts), grown
 
 
-def _unread(drafts: Sequence[_Draft], home: dict[int, int], concats: Mapping[int, Iterable[int]]) -> list[int]:
-    """The groups that no other reads, nor pieces of theirs."""
-    loaded = {step for draft in drafts for step in draft.loaded}
-    read = {home[step] for whole in loaded for step in (whole, *concats.get(whole, ()))}
-    return [position for position in range(len(drafts)) if position not in read]
-
-
 def _spaces(body: Body) -> list[int]:
     """A number for each step, the same for steps that run over the same elements: one reads the other's, one to one.
 
@@ -227,7 +226,7 @@ def _spaces(body: Body) -> list[int]:
     return [root(i) for i in range(len(parent))]
 
 
-def _room(body: Body, draft: _Draft) -> set[Dim]:
+def _room(body: Body, draft: _Draft) -> frozenset[Dim]:
     """The sizes of anchors of another space that a group is tried for: its own, while few streams run through.
 
     Each anchor brings streams through memory, and those of many large tensors, which all begin on a page, have to share
@@ -235,8 +234,8 @@ def _room(body: Body, draft: _Draft) -> set[Dim]:
     """
     read = sum(isinstance(body.steps[s].op, Input) and not body.steps[s].type.size.is_one for s in draft.maps)
     if read + len(draft.loaded) + len(draft.stored) >= _STREAMS:
-        return set()
-    return {_extent(draft.outer + draft.inner), _extent(draft.outer)}
+        return frozenset()
+    return frozenset({_extent(draft.outer + draft.inner), _extent(draft.outer)})
 
 
 def _runs_over(body: Body, anchor: int) -> int:
