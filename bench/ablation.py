@@ -18,7 +18,6 @@ and that an op which TensorFlow has as one kernel (Softmax) stays one. XLA's own
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +83,6 @@ def summary(rows: list[Row]) -> Summary:
         },
         "absent": [f"{row['model']}: {row['absent']}" for row in rows if row["absent"]],
         "disagreeing": [f"{row['model']}: {', '.join(row['disagree'])}" for row in rows if row["disagree"]],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command_line": "python -m bench " + " ".join(sys.argv[1:]),
         **machine.description(),
     }
 

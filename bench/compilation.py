@@ -45,7 +45,7 @@ def compilation(cluster: str, model: str, shapes: str, threads: int, limit: floa
         rows.append(row)
         log.print(log_line(row), markup=False, soft_wrap=True)
     if json_path is not None:
-        results.write(json_path, rows, results.dated(machine.description()), command="compile")
+        results.write(json_path, rows, machine.description(), command="compile")
     Console().print(render(rows))
     if any(set(row["refused"]) - {"xla"} for row in rows):
         sys.exit(FAILED)

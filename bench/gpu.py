@@ -16,7 +16,6 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,7 +142,6 @@ def summary(rows: Sequence[Row], versions: dict[str, str]) -> Summary:
         "xla_over_stitch_bytes": results.geomean(_over(r["xla_bytes"], r["stitch_bytes"]) for r in rows),
         "stitch_over_min": results.geomean(r["stitch_over_min"] for r in rows),
         "short": [f"{r['cluster']} {r['arch']}: {what}" for r in rows for what in r["short"]],
-        "date": datetime.now(UTC).date().isoformat(),
         "xla_versions": versions,
         **machine.description(),
     }

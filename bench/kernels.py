@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,6 @@ def summary(rows: Iterable[Row]) -> Summary:
         "fewer_than_xla": _fewer(row["stitch_over_xla"] for row in rows),
         "fewer_than_tf": _fewer(row["stitch_over_tf"] for row in rows),
         "models_with_xla": [row["model"] for row in rows if row["stitch_over_xla"] is not None],
-        "date": datetime.now(UTC).date().isoformat(),
         **machine.description(),
     }
 

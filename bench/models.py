@@ -86,7 +86,7 @@ def planned(quick: bool, processes: int | None, xla_limit_s: float | None, profi
 
 def write(rows: list[Row], json_path: Path | None) -> Summary:
     """The summary, which is written together with the rows where there is a path."""
-    summary = results.dated(models_row.summary(rows))
+    summary = models_row.summary(rows)
     if json_path is not None:
         results.write(json_path, rows, summary, command="models")
     return summary

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 from bench import machine
 from bench.results import Row, Summary, geomean
@@ -68,8 +65,6 @@ def summary(rows: Sequence[Row], versions: Mapping[str, str], malloc: str) -> Su
         "malloc": malloc,
         **machine.description(),
         "peers": dict(versions),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command_line": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
     }
 
 

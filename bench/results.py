@@ -20,19 +20,16 @@ Summary = dict[str, Any]
 
 
 def document(rows: list[Row], summary: Summary, command: str | None = None) -> dict[str, Any]:
+    """What is written: the rows, and the summary with the time, in UTC, and the command line."""
     named = {} if command is None else {"command": command}
-    return {"schema": SCHEMA, **named, "rows": rows, "summary": summary}
+    date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    told = {**summary, "date": date, "command_line": shlex.join(["python", "-m", "bench", *sys.argv[1:]])}
+    return {"schema": SCHEMA, **named, "rows": rows, "summary": told}
 
 
 def write(path: Path, rows: list[Row], summary: Summary, command: str | None = None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document(rows, summary, command), indent=1, allow_nan=False) + "\n")
-
-
-def dated(summary: Summary) -> Summary:
-    """The summary with the day, in UTC, and the command line."""
-    command_line = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
-    return {**summary, "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"), "command_line": command_line}
 
 
 def cluster_summary(rows: list[Row], malloc: str) -> Summary:

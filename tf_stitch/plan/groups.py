@@ -146,12 +146,10 @@ def _assign(
         size = body.steps[over].type.size
         earliest = max((home[d] for d in dependencies[anchor] if d in home), default=0)
         first = earliest if dominant_merging else len(drafts)
-        tried = [
-            position
-            for position in [*range(first, len(drafts)), *range(first if dominant_merging else 0)]
-            if spaces is None or space in drafts[position].spaces or size in drafts[position].sizes
-            if position >= first or not any(readers[a] for a in drafts[position].proposals)
-        ]
+        related = [p for p, d in enumerate(drafts) if space in d.spaces or size in d.sizes]
+        tried = [p for p in related if p >= first]
+        if dominant_merging:
+            tried += [p for p in related if p < first and not any(readers[a] for a in drafts[p].proposals)]
         homes = _homes(body, drafts, anchor, home, tried, first, identities)
         chosen: tuple[int, _Draft] | None = choose(homes, None)
         if chosen is None:
