@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -33,18 +32,14 @@ from tf_stitch.ir.body import (
     Broadcast,
     Concat,
     Constant,
-    Elementwise,
     Extent,
     Gather,
     Input,
     Iota,
     Reduce,
-    Reshape,
-    Slice,
-    Transpose,
 )
 from tf_stitch.ir.types import Dim, Shape, product
-from tf_stitch.ops import is_heavy
+from tf_stitch.plan.drafts import Draft
 from tf_stitch.plan.indexing import (
     ZERO,
     Axis,
@@ -58,6 +53,7 @@ from tf_stitch.plan.indexing import (
 )
 from tf_stitch.plan.pieces import read_steps, stored_steps
 from tf_stitch.plan.plan import Group, Instance, Scheme, StitchPlan
+from tf_stitch.plan.repeated import dear_and_repeated
 
 _STREAMS = 6  # through memory, of a group that is joined by what it has no elements in common with
 _MAX_CUTS = 32  # of axes, in one group; a reshape chain of real models needs three or four
@@ -85,39 +81,10 @@ def plan_groups(
     dear: set[int] = set()
     while True:
         drafts = _assign(body, dear, choose, _spaces(body), dominant_merging=dominant_merging)
-        redundant = _dear_and_repeated(body, drafts) - dear
+        redundant = dear_and_repeated(body, drafts) - dear
         if not redundant:
             return _finish(body, drafts)
         dear |= redundant
-
-
-@dataclass
-class _Draft:
-    """A group while it grows. `reductions` and `stored` are its anchors, `proposals` the maps they were given.
-
-    spaces: those of its anchors. sizes: of anchors of other spaces that it may take in.
-    """
-
-    outer: list[Axis]
-    inner: list[Axis]
-    dominant: int
-    reductions: list[int] = field(default_factory=list[int])
-    stored: list[int] = field(default_factory=list[int])
-    proposals: dict[int, IndexMap] = field(default_factory=dict[int, IndexMap])
-    maps: dict[int, list[IndexMap]] = field(default_factory=dict[int, list[IndexMap]])
-    loaded: set[int] = field(default_factory=set[int])
-    spaces: set[int] = field(default_factory=set[int])
-    sizes: frozenset[Dim] = frozenset()
-
-    @property
-    def extents(self) -> dict[int, Dim]:
-        return {axis.identity: axis.extent for axis in self.outer + self.inner}
-
-    def copy(self) -> _Draft:
-        return _Draft(
-            list(self.outer), list(self.inner), self.dominant, list(self.reductions), list(self.stored),
-            dict(self.proposals), dict(self.maps), set(self.loaded), set(self.spaces), self.sizes,
-        )  # fmt: skip
 
 
 def _assign(
@@ -127,10 +94,10 @@ def _assign(
     spaces: list[int] | None,
     *,
     dominant_merging: bool,
-) -> list[_Draft]:
+) -> list[Draft]:
     """Step 2: a group for every anchor."""
     identities = count()
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     home: dict[int, int] = {}  # anchor -> the group that computes it
     reductions = [i for i, s in enumerate(body.steps) if isinstance(s.op, Reduce)]
     read = read_steps(body)
@@ -151,7 +118,7 @@ def _assign(
         if dominant_merging:
             tried += [p for p in related if p < first and not any(readers[a] for a in drafts[p].proposals)]
         homes = _homes(body, drafts, anchor, home, tried, first, identities)
-        chosen: tuple[int, _Draft] | None = choose(homes, None)
+        chosen: tuple[int, Draft] | None = choose(homes, None)
         if chosen is None:
             raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
         position, grown = chosen
@@ -181,13 +148,13 @@ def _assign(
 
 def _homes(
     body: Body,
-    drafts: list[_Draft],
+    drafts: list[Draft],
     anchor: int,
     home: dict[int, int],
     positions: Sequence[int],
     first: int,
     identities: count[int],
-) -> Iterator[tuple[int, _Draft]]:
+) -> Iterator[tuple[int, Draft]]:
     """The groups at `positions` that can hold an anchor, with it in them; a new one last.
 
     first: a group before this one would go behind all others.
@@ -224,7 +191,7 @@ def _spaces(body: Body) -> list[int]:
     return [root(i) for i in range(len(parent))]
 
 
-def _room(body: Body, draft: _Draft) -> frozenset[Dim]:
+def _room(body: Body, draft: Draft) -> frozenset[Dim]:
     """The sizes of anchors of another space that a group is tried for: its own, while few streams run through.
 
     Each anchor brings streams through memory, and those of many large tensors, which all begin on a page, have to share
@@ -255,7 +222,7 @@ def _anchor_dependencies(body: Body, anchors: set[int]) -> list[frozenset[int]]:
     return found
 
 
-def _seed(body: Body, anchor: int, identities: count[int]) -> _Draft:
+def _seed(body: Body, anchor: int, identities: count[int]) -> Draft:
     """An empty group with the natural loop nest of an anchor: a reduction's kept and reduced axes, or all axes."""
     step = body.steps[anchor]
     if isinstance(step.op, Reduce):
@@ -263,11 +230,11 @@ def _seed(body: Body, anchor: int, identities: count[int]) -> _Draft:
         axes = step.op.axes
         outer = [Axis(next(identities), d) for a, d in enumerate(dims) if a not in axes and not d.is_one]
         inner = [Axis(next(identities), d) for a, d in enumerate(dims) if a in axes and not d.is_one]
-        return _Draft(outer, inner or [Axis(next(identities), Dim(1))], anchor)
-    return _Draft([Axis(next(identities), d) for d in step.type.dims if not d.is_one], [], anchor)
+        return Draft(outer, inner or [Axis(next(identities), Dim(1))], anchor)
+    return Draft([Axis(next(identities), d) for d in step.type.dims if not d.is_one], [], anchor)
 
 
-def _grow(body: Body, draft: _Draft, anchor: int, elsewhere: set[int]) -> _Draft | None:
+def _grow(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> Draft | None:
     """The group with `anchor` in it, or None. Cuts axes where a reshape asks for it.
 
     elsewhere: the anchors of the groups before.
@@ -294,7 +261,7 @@ def _grow(body: Body, draft: _Draft, anchor: int, elsewhere: set[int]) -> _Draft
     return None
 
 
-def _cut(draft: _Draft, straddle: Straddle) -> None:
+def _cut(draft: Draft, straddle: Straddle) -> None:
     identities = count(1 + max(axis.identity for axis in draft.outer + draft.inner) + 1000)
     for axes in (draft.outer, draft.inner):
         for position, axis in enumerate(axes):
@@ -308,7 +275,7 @@ def _cut(draft: _Draft, straddle: Straddle) -> None:
                 return
 
 
-def _propagate(body: Body, draft: _Draft, elsewhere: set[int]) -> None:
+def _propagate(body: Body, draft: Draft, elsewhere: set[int]) -> None:
     """Step 2's second half: from the anchors back to the inputs, a map for every step that is read.
 
     Steps are visited from last to first, so all readers of a step have said at which maps they read it before it
@@ -355,7 +322,7 @@ def _propagate(body: Body, draft: _Draft, elsewhere: set[int]) -> None:
     draft.maps = maps
 
 
-def _propose(body: Body, draft: _Draft, anchor: int) -> IndexMap:
+def _propose(body: Body, draft: Draft, anchor: int) -> IndexMap:
     """The map of an anchor: what its neighbours in the group imply, else the linear order of the loop nest."""
     step = body.steps[anchor]
     extents = draft.extents
@@ -390,7 +357,7 @@ def _spread(axes: Sequence[Axis], shape: Shape, extents: dict[int, Dim]) -> Inde
     return delinearise(row_major(axes), shape, extents)
 
 
-def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
+def _implied(body: Body, draft: Draft, anchor: int) -> IndexMap | None:
     """The map that follows from a step already mapped, going forward over ops that can be inverted."""
     path: list[int] = []
     step = anchor
@@ -409,7 +376,7 @@ def _implied(body: Body, draft: _Draft, anchor: int) -> IndexMap | None:
     return None
 
 
-def _follow(body: Body, draft: _Draft, start: int, path: list[int], index_map: IndexMap) -> IndexMap | None:
+def _follow(body: Body, draft: Draft, start: int, path: list[int], index_map: IndexMap) -> IndexMap | None:
     """The map of the last step of `path` if `start`, which the first of them reads, is read at `index_map`."""
     before = start
     for step in path:
@@ -422,7 +389,7 @@ def _follow(body: Body, draft: _Draft, start: int, path: list[int], index_map: I
     return index_map
 
 
-def _covers(draft: _Draft, index_map: IndexMap, size: Dim) -> bool:
+def _covers(draft: Draft, index_map: IndexMap, size: Dim) -> bool:
     """Whether a map gives each element of a value of this size one place in the loop nest, or one row."""
     used = axes_of(index_map)
     for axes in (draft.outer + draft.inner, draft.outer):
@@ -431,67 +398,7 @@ def _covers(draft: _Draft, index_map: IndexMap, size: Dim) -> bool:
     return False
 
 
-def _dear_and_repeated(body: Body, drafts: list[_Draft]) -> set[int]:
-    """Steps that a group computes again and again although they are dear: they get a group of their own.
-
-    The cut is at the operand of a broadcast over rows, or of slices that overlap: the last step before the value is
-    repeated.
-    """
-    found: set[int] = set()
-    for draft in drafts:
-        outer = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
-        for index in draft.maps:
-            step = body.steps[index]
-            if not isinstance(step.op, Broadcast | Slice):
-                continue
-            operand = step.operands[0]
-            if isinstance(step.op, Broadcast):
-                repeated = any(not outer <= axes_of(m) for m in draft.maps.get(operand, []))
-            else:
-                repeated = _overlap(draft, draft.maps.get(operand, []), body.steps[operand].type.size)
-            source = _moved_from(body, operand)
-            computed = source not in draft.loaded and isinstance(body.steps[source].op, Elementwise)
-            if repeated and computed and not body.steps[source].type.size.is_one and _is_dear(body, draft, source):
-                found.add(source)
-    return found
-
-
-def _moved_from(body: Body, index: int) -> int:
-    """The step whose elements a step is, but for movement."""
-    while isinstance(body.steps[index].op, Reshape | Transpose | Slice):
-        index = body.steps[index].operands[0]
-    return index
-
-
-def _overlap(draft: _Draft, maps: Sequence[IndexMap], size: Dim) -> bool:
-    """Whether a value of this size is read more often than once an element, at all its maps together."""
-    extents = draft.extents
-    reads = [product(extents[a] for a in axes_of(index_map)) for index_map in maps]
-    if len(reads) < 2:
-        return False
-    if any(r.symbols != size.symbols for r in reads):
-        return True
-    return sum(r.coefficient for r in reads) > size.coefficient
-
-
-def _is_dear(body: Body, draft: _Draft, root: int) -> bool:
-    """Whether computing `root` in this group evaluates a HEAVY function."""
-    stack, seen = [root], {root}
-    while stack:
-        index = stack.pop()
-        step = body.steps[index]
-        if index in draft.loaded or isinstance(step.op, Reduce):
-            continue
-        if isinstance(step.op, Elementwise) and is_heavy(step.op.function):
-            return True
-        for operand in step.operands:
-            if operand not in seen:
-                seen.add(operand)
-                stack.append(operand)
-    return False
-
-
-def _finish(body: Body, drafts: list[_Draft]) -> StitchPlan:
+def _finish(body: Body, drafts: list[Draft]) -> StitchPlan:
     """Drafts to frozen groups, with what crosses between groups stored, and a scheme for every step."""
     crossing = sorted({step for draft in drafts for step in draft.loaded})
     whole = [*body.outputs, *(step for step in crossing if isinstance(body.steps[step].op, Concat))]
@@ -506,7 +413,7 @@ def _finish(body: Body, drafts: list[_Draft]) -> StitchPlan:
     return StitchPlan(body, tuple(groups), scratch, _schemes(body, groups, set(crossing)))
 
 
-def _freeze(body: Body, draft: _Draft) -> Group:
+def _freeze(body: Body, draft: Draft) -> Group:
     instances: list[Instance] = []
     place: dict[tuple[int, IndexMap], int] = {}
     extents = draft.extents
