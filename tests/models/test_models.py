@@ -84,8 +84,8 @@ def test_converting_again_is_a_no_op(conversion: Conversion, tmp_path: Path):
 def test_bert_base_converts_in_20_cpu_seconds(tmp_path: Path):
     """From a cold cache of kernels, TensorFlow's import included.
 
-    Where others slow the machine down a CPU second is worth less: then in as much as seven imports of TensorFlow take,
-    which is less than that on a machine to itself.
+    Where others slow the machine down a CPU second is worth less: then in as much as seven imports of TensorFlow take.
+    It takes about five of them.
     """
     original = fetched("bert-base")
     cold = {"TF_STITCH_CACHE_DIR": str(tmp_path / "kernels")}
