@@ -94,6 +94,14 @@ def values(type_: str, count: int) -> np.ndarray[Any, Any]:
     return (numbers % 3 != 0 if type_ == "boolean" else numbers).astype(TYPES[type_])
 
 
+def assert_written(page: Guarded, begin: int, x: np.ndarray[Any, Any], what: object) -> None:
+    """`x` is at byte `begin` of a page that was all 0xAA, and nothing else is changed."""
+    end = begin + x.nbytes
+    assert bytes(page.bytes[begin:end]) == x.tobytes(), what
+    assert (page.bytes[:begin] == 0xAA).all(), what
+    assert (page.bytes[end:] == 0xAA).all(), what
+
+
 @BY_VARIANT
 @BY_TYPE
 def test_partial_touches_only_its_lanes(type_: str, variant: Variant, pages: tuple[Guarded, Guarded]) -> None:
@@ -109,15 +117,13 @@ def test_partial_touches_only_its_lanes(type_: str, variant: Variant, pages: tup
             end = PAGE - valid * size
             arguments = (ctypes.c_void_p(inside.start + end), ctypes.c_void_p(outside.start + end))
             getattr(library, f"partial_{lanes}")(*arguments, ctypes.c_longlong(count))
-            assert bytes(outside.bytes[end:]) == x.tobytes(), (lanes, count)
-            assert (outside.bytes[:end] == 0xAA).all(), (lanes, count)
+            assert_written(outside, end, x, (lanes, count))
             # the same at the front of the page, where lanes below must not be touched either
             inside.bytes[: valid * size] = x.view(np.uint8)
             outside.bytes[:] = 0xAA
             arguments = (ctypes.c_void_p(inside.start), ctypes.c_void_p(outside.start))
             getattr(library, f"partial_{lanes}")(*arguments, ctypes.c_longlong(count))
-            assert bytes(outside.bytes[: valid * size]) == x.tobytes(), (lanes, count)
-            assert (outside.bytes[valid * size :] == 0xAA).all(), (lanes, count)
+            assert_written(outside, 0, x, (lanes, count))
 
 
 @BY_VARIANT
@@ -134,10 +140,7 @@ def test_a_streaming_store_may_have_any_address(type_: str, variant: Variant, pa
                 outside.bytes[:] = 0xAA
                 arguments = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(outside.start + first * size))
                 getattr(library, f"stream_{lanes}")(*arguments, ctypes.c_longlong(past))
-                begin, end = first * size, (first + lanes) * size
-                assert bytes(outside.bytes[begin:end]) == x.tobytes(), (lanes, past, first)
-                assert (outside.bytes[:begin] == 0xAA).all(), (lanes, past, first)
-                assert (outside.bytes[end:] == 0xAA).all(), (lanes, past, first)
+                assert_written(outside, first * size, x, (lanes, past, first))
 
 
 @BY_VARIANT

@@ -112,10 +112,10 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
 
 def _may_be_large(kernel: Kernel, target: Target) -> bool:
     """Whether a call may move more than the caches hold."""
-    arrays = [(t.size, t.dtype) for t in (*kernel.inputs, *kernel.outputs) if t is not None]
-    if not all(size.is_static for size, _ in arrays):
+    traffic = kernel.traffic
+    if not all(size.is_static for size in traffic):
         return True
-    return sum(size.coefficient * dtype.size for size, dtype in arrays) > target.l2_bytes
+    return sum(size.coefficient * bytes_ for size, bytes_ in traffic.items()) > target.l2_bytes
 
 
 def _may_stream(nest: Nest, read: set[Buffer]) -> bool:

@@ -13,6 +13,7 @@ A name is assigned once within a nest. A name assigned in `row` is a scalar, one
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -269,3 +270,12 @@ class Kernel:
     forwards: tuple[tuple[int, int], ...]
     bounds: tuple[Bound, ...] = ()
     indices: tuple[Within, ...] = ()
+
+    @property
+    def traffic(self) -> Mapping[Dim, int]:
+        """Bytes that a call moves, each array once: the sum of size * bytes."""
+        arrays = [(t.size, t.dtype) for t in (*self.inputs, *self.outputs) if t is not None]
+        found: Counter[Dim] = Counter()
+        for size, dtype in (*arrays, *((b.size, b.dtype) for b in self.scratch)):
+            found[size] += dtype.size
+        return found

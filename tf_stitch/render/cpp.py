@@ -13,7 +13,6 @@ For a layer norm over rows of 768 it prints, in this order:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from tf_stitch.ir.types import Dim
@@ -87,7 +86,8 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
         *(f"  [[maybe_unused]] const i64 {s.symbol} = symbols[{n}];" for n, s in enumerate(kernel.symbols)),
     ]
     if any(s.streams for s in schedules):
-        lines.append(f"  const bool streams = {_traffic(kernel)} > host->cache_bytes;")
+        traffic = " + ".join(f"{bytes_} * {dim(size)}" for size, bytes_ in kernel.traffic.items())
+        lines.append(f"  const bool streams = {traffic} > host->cache_bytes;")
     for number, (_, use) in enumerate(nests):
         streams = ["streams"] if schedules[number].streams else []
         values = [*map(_address, use.buffers, use.offsets), *map(dim, use.dims), *streams, "host"]
@@ -127,16 +127,6 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
                 arguments.append(f"shared + own_{number - 1}_offset")
         lines.append(f"  launch_{use.form}({', '.join(arguments)});")
     return [*lines, "}", ""]
-
-
-def _traffic(kernel: Kernel) -> str:
-    """Bytes that a call moves, each array once."""
-    arrays = [(t.size, t.dtype) for t in (*kernel.inputs, *kernel.outputs) if t is not None]
-    arrays += [(b.size, b.dtype) for b in kernel.scratch]
-    factors: Counter[Dim] = Counter()
-    for size, dtype in arrays:
-        factors[size] += dtype.size
-    return " + ".join(f"{bytes_} * {dim(size)}" for size, bytes_ in factors.items())
 
 
 def _address(b: Buffer, offset: Sequence[Dim]) -> str:
