@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 from tests.lower.comparison import assert_near
+from tests.lower.test_gpu import softmax
+from tests.lower.test_gpu_waves import batch_norm_gradient, gpu_with
 from tests.runtime import gpu_handmade
 from tests.runtime.gpu_abi import StitchGpuKernel, StitchLaunch
 from tf_stitch import backends
@@ -25,6 +27,7 @@ from tf_stitch.config import Config
 from tf_stitch.lower import interp
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.gpu_launch import Launch
+from tf_stitch.lower.gpu_schedule import Version
 from tf_stitch.lower.interp import bind
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.plan.gpu_target import GpuTarget
@@ -114,7 +117,10 @@ class Launcher:
         self._library = ctypes.CDLL(str(artifact.path))
         self._gpu = StitchGpuKernel.in_dll(self._library, "tf_stitch_gpu_kernel")
 
-    def run(self, arrays: Sequence[Array | None], like: Array, stream: ctypes.c_void_p) -> tuple[Array, StitchLaunch]:
+    def run(
+        self, arrays: Sequence[Array | None], likes: Sequence[Array], stream: ctypes.c_void_p
+    ) -> tuple[list[Array], StitchLaunch]:
+        """The outputs, which are `likes` in shape and dtype, and how the kernel was launched."""
         values = list(bind(self._kernel, arrays).values())
         symbols = (ctypes.c_longlong * len(values))(*values)
         launch, error = StitchLaunch(), ctypes.create_string_buffer(500)
@@ -123,15 +129,16 @@ class Launcher:
         )
         assert not failed, error.value
         inputs = [0 if a is None else self._driver.memory(a) for a in arrays]
-        output = self._driver.memory(like.nbytes)
+        outputs = [self._driver.memory(like.nbytes) for like in likes]
         scratch = self._driver.memory(launch.scratch_bytes) if launch.scratch_bytes else 0
         failed = self._code.tf_stitch_gpu_launch(
-            *(ctypes.byref(self._gpu), (ctypes.c_void_p * len(inputs))(*inputs), (ctypes.c_void_p * 1)(output)),
+            ctypes.byref(self._gpu),
+            *((ctypes.c_void_p * len(addresses))(*addresses) for addresses in (inputs, outputs)),
             *(symbols, ctypes.c_void_p(scratch), stream, error, len(error)),
         )
         assert not failed, error.value
         self._driver("cuStreamSynchronize", stream)
-        return self._driver.content(output, like), launch
+        return [self._driver.content(output, like) for output, like in zip(outputs, likes, strict=True)], launch
 
 
 def c_launches() -> None:
@@ -142,7 +149,7 @@ def c_launches() -> None:
     launcher = Launcher(driver, built(kernel, launch, gpu_handmade.LAYER_NORM), kernel)
     for rows, width in SIZES:
         arrays, expected = layer_norm_of(rows, width)
-        result, chosen = launcher.run(arrays, expected, stream)
+        (result,), chosen = launcher.run(arrays, [expected], stream)
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
         assert chosen.entry == (b"layer_norm_warp" if width <= 256 else b"layer_norm_block")
 
@@ -159,7 +166,7 @@ def c_waits() -> None:
     for count in (1, 127, 1000, 5000):
         arrays, expected = normalized_of(count)
         for stream in streams:
-            result, chosen = launcher.run(arrays, expected, stream)
+            (result,), chosen = launcher.run(arrays, [expected], stream)
             np.testing.assert_allclose(result, expected, rtol=1e-5)
             assert chosen.resident
         grids.append(chosen.blocks)
@@ -237,34 +244,52 @@ def pycuda_tells() -> None:
 # ---- what the pipeline makes
 
 
+def _launched_both_ways(lowered: Kernel, sizes: Sequence[int], target: GpuTarget, name: str) -> Version:
+    """By StitchOp's code and by PyCUDA: near to the interpreter, and of equal bits. The version that ran."""
+    made = backends.rendered(lowered, (target,), Config(target="cuda:sm_80"))
+    assert isinstance(made.source, CudaSource)
+    (artifact,) = toolchain().build([made.source])
+    assert isinstance(artifact, Artifact), artifact
+    symbols = {source.symbol: size for source, size in zip(made.kernel.symbols, sizes, strict=True)}
+    random = np.random.default_rng(0)
+    arrays: list[Array | None] = []
+    for type_ in made.kernel.inputs:
+        shape = () if type_ is None else tuple(d.evaluate(symbols) for d in type_.dims)
+        values = np.abs(random.standard_normal(shape)) + 0.1
+        arrays.append(None if type_ is None else values.astype(type_.dtype.numpy))
+    expected = interp.run(lowered, arrays)
+    results, launched = Launcher(Driver(), artifact, made.kernel).run(arrays, expected, ctypes.c_void_p())
+    for result, value in zip(results, expected, strict=True):
+        assert_near(result, value, what=name)
+    ((_, schedules),) = made.gpus
+    with Gpu.open() as gpu:
+        again = GpuKernel(gpu, gpu.compiled(made.source.text), made.kernel, schedules.launch)(*arrays)
+    for result, value in zip(again, results, strict=True):
+        np.testing.assert_array_equal(result, value, err_msg=name)
+    (version,) = [v for v in schedules.versions if v.variant.entry.encode() == launched.entry]
+    assert launched.resident == version.variant.resident
+    return version
+
+
 def generated() -> None:
-    """Named clusters, from graph to kernel, launched both ways: near to the interpreter, and of equal bits."""
+    """Named clusters, from graph to kernel."""
     from tests.golden.clusters import traced  # imports TensorFlow, which no other program here needs
 
-    driver = Driver()
     for name in ("layer_norm", "masked_softmax", "gelu_tanh", "batch_norm"):
         (cluster,) = traced(name).clustering.clusters
         lowered = lower(plan_groups(cluster.body), name)
-        made = backends.rendered(lowered, (GpuTarget.named("sm_80"),), Config(target="cuda:sm_80"))
-        assert isinstance(made.source, CudaSource)
-        (artifact,) = toolchain().build([made.source])
-        assert isinstance(artifact, Artifact), artifact
-        launcher = Launcher(driver, artifact, made.kernel)
-        symbols = {source.symbol: 5 + 3 * number for number, source in enumerate(made.kernel.symbols)}
-        random = np.random.default_rng(0)
-        arrays: list[Array | None] = []
-        for type_ in made.kernel.inputs:
-            shape = () if type_ is None else tuple(d.evaluate(symbols) for d in type_.dims)
-            values = np.abs(random.standard_normal(shape)) + 0.1
-            arrays.append(None if type_ is None else values.astype(type_.dtype.numpy))
-        (expected,) = interp.run(lowered, arrays)
-        result, _ = launcher.run(arrays, expected, ctypes.c_void_p())
-        assert_near(result, expected, what=name)
-        with Gpu.open() as gpu:
-            ((_, schedules),) = made.gpus
-            run = GpuKernel(gpu, gpu.compiled(made.source.text), made.kernel, schedules.launch)
-            (again,) = run(*arrays)
-        np.testing.assert_array_equal(again, result, err_msg=name)
+        _launched_both_ways(lowered, [5 + 3 * n for n in range(len(lowered.symbols))], GpuTarget.named("sm_80"), name)
+
+
+def generated_waves() -> None:
+    """Rows and columns in pieces that stay on chip across barriers of the grid; in one wave, and in several."""
+    for name, body, sizes, kib in (
+        ("long_rows", softmax("B", "N"), (5, 20_011), 164),
+        ("long_rows_in_waves", softmax("B", "N"), (5, 20_011), 24),
+        ("gradient", batch_norm_gradient(), (1100, 40), 40),
+    ):
+        version = _launched_both_ways(lower(plan_groups(body), name), sizes, gpu_with(kib), name)
+        assert version.kept, f"{name} is launched without waves"
 
 
 if __name__ == "__main__":

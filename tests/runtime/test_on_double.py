@@ -41,7 +41,10 @@ def launcher(shared: Path) -> Path:
 
 @pytest.mark.parametrize(
     "program",
-    ["c_launches", "c_waits", "pycuda_launches", "pycuda_waits", "pycuda_streams", "pycuda_tells", "generated"],
+    [
+        *("c_launches", "c_waits", "pycuda_launches", "pycuda_waits", "pycuda_streams", "pycuda_tells"),
+        *("generated", "generated_waves"),
+    ],
 )
 def test_on_double(program: str, launcher: Path, shared: Path) -> None:
     environment = {

@@ -104,13 +104,13 @@ def _save(destination: Path, scale: Scale, ends: Callable[[Any], Ends], *, train
     v1.disable_eager_execution()
     v1.enable_control_flow_v2()
     v1.enable_resource_variables()
-    # Loops keep nothing, or else all: they run before anyone asks for a gradient, and then nothing is added to them.
-    control_flow_util_v2.set_output_all_intermediates(training)
+    control_flow_util_v2.set_output_all_intermediates(False)  # but what gradients ask for
     v1.keras.backend.set_learning_phase(int(training))
     v1.set_random_seed(0)
     model = _model(scale)
     inputs, outputs = ends(model)
-    session = v1.keras.backend.get_session()
+    # Keras's own session has seen the loops as they were before gradients asked them for more outputs.
+    session = v1.Session(graph=v1.get_default_graph())
     random = np.random.default_rng(0)
     session.run(v1.global_variables_initializer())
     for variable in model.weights:
@@ -162,6 +162,7 @@ DIEN_TRAIN = Model(
     notes="a step of Adam: embeddings, attention, GRUs of 50 steps in loops and back; batch unknown; random weights",
     packages=PACKAGES,
     mode="train",
+    revision=2,
     sizes=((256,), (7,)),
     make_inputs=partial(_labelled, scale=FULL),
     build=partial(_build_train, scale=FULL),
