@@ -94,10 +94,13 @@ def _table(table: Table, *, is_wide: bool = False) -> str:
     return "\n\n".join((report_markdown.table(table, is_wide=is_wide), *map(report_markdown.plain, table.notes)))
 
 
-def _models(runs: Mapping[str, Run]) -> str:
+def _overview(runs: Mapping[str, Run]) -> str:
     rows = report_models.measured(runs["models"].rows)
-    told = "\n\n".join(map(report_markdown.plain, report_models.overview(rows)))
-    return f"{told}\n\n{_table(report_models.times(rows))}"
+    return "\n\n".join(map(report_markdown.plain, report_models.overview(rows)))
+
+
+def _models(runs: Mapping[str, Run]) -> str:
+    return f"{_overview(runs)}\n\n{_table(report_models.times(report_models.measured(runs['models'].rows)))}"
 
 
 def _paper(runs: Mapping[str, Run]) -> str:
@@ -109,6 +112,7 @@ def _paper(runs: Mapping[str, Run]) -> str:
 
 BLOCKS: dict[str, Block] = {
     "models": Block(("models",), _models),
+    "models-overview": Block(("models",), _overview),
     "kernels": Block(("kernels",), lambda runs: _table(report_kernels.table(runs["kernels"].rows))),
     "clusters": Block(("clusters",), lambda runs: _table(report_clusters.overview(runs["clusters"].rows))),
     "workloads": Block(("clusters",), lambda runs: _table(report_clusters.by_workload(runs["clusters"].rows))),

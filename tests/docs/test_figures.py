@@ -67,7 +67,7 @@ def test_a_figure_that_changed_makes_a_block_stale(results):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (block("speed"), "there are no figures 'speed', only models, kernels"),
+        (block("speed"), "there are no figures 'speed', only models, models-overview, kernels"),
         (block("gpu"), r"gpu\.json is not there; `python -m bench gpu --json .*` writes it"),
         ("<!-- figures:models -->\n", "a marker of figures has no partner"),
         (block("models") + "<!-- end figures:models -->\n", "a marker of figures has no partner"),
