@@ -15,6 +15,7 @@ def test_all_switches_are_on_by_default() -> None:
         "regional_scheme",
         "global_scheme",
         "remote_stitching",
+        "variable_forwarding",
     )
     assert Config().changed() == {}
 

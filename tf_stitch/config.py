@@ -13,13 +13,15 @@ from tf_stitch.errors import UsageError
 class Config:
     """How to stitch.
 
-    Five switches each take one idea of the method away, to see what it is worth; by default all are on.
+    Six switches each take one idea away, to see what it is worth; by default all are on.
 
     adaptive_mapping: loop nests follow their shape: long rows are split over threads, short ones packed.
     dominant_merging: reductions and outputs that run over the same elements share a loop nest.
     regional_scheme: what is reduced over a row is kept for those that need it along the row; off, a cluster ends there.
     global_scheme: values are kept in scratch between the loop nests of a kernel; off, a cluster ends there.
     remote_stitching: clusters that have no path between them become one kernel.
+    variable_forwarding: what is read of a variable after it was assigned is what was assigned: `passes/variable_reads`.
+      Off for a step that several threads run on the same variables at a time, none of whose additions may get lost.
 
     max_cluster_size: TensorFlow nodes in one cluster, at most.
     min_cluster_size: nodes that do work (constants and reshapes aside) below which a cluster is TOO_SMALL.
@@ -36,6 +38,7 @@ class Config:
     regional_scheme: bool = True
     global_scheme: bool = True
     remote_stitching: bool = True
+    variable_forwarding: bool = True
     max_cluster_size: int = 1200
     min_cluster_size: int = 2
     exclude: frozenset[str] = frozenset()

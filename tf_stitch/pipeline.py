@@ -3,7 +3,8 @@
     GraphDef -> Graph -> Clustering -> StitchPlan -> Kernel -> Source -> Artifact -> GraphDef
         import    cluster        plan        lower    render     build     rewrite
 
-Stages 1 and 8 know TensorFlow and live in `frontend/`; this module is what stands between them.
+Between import and cluster, variables are forwarded (stage 2). Stages 1 and 8 know TensorFlow and live in `frontend/`;
+this module is what stands between them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.precedents import Casebook
+from tf_stitch.passes.variable_reads import without_reads_back
 from tf_stitch.pauses import collection_paused
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.plan import StitchPlan
@@ -61,7 +63,7 @@ class Stitched:
 
 
 def stitch(graph: Graph, config: Config, target: Targets, toolchain: Toolchain) -> Stitched:
-    """Stages 3 to 7 for one graph; see `stitch_all`."""
+    """Stages 2 to 7 for one graph; see `stitch_all`."""
     return stitch_all([graph], config, target, toolchain)[0]
 
 
@@ -74,18 +76,22 @@ def stitch_all(
     progress: Progress | None = None,
     observer: Observer | None = None,
 ) -> list[Stitched]:
-    """Stages 3 to 7: clusters of all graphs, equal kernels built once, all builds in parallel.
+    """Stages 2 to 7: clusters of all graphs, equal kernels built once, all builds in parallel.
 
     Never raises for a graph that it cannot stitch: it stitches less, and says why in `rejections`.
     """
     tell = progress or (lambda *_: None)
     see = observer or (lambda *_: None)
+    revised: list[Graph] = []
     drafts: list[list[_Draft]] = []
     rejections: list[list[Rejection]] = []
     casebook = Casebook()
     compiled: dict[Body, _Draft] = {}
     for number, graph in enumerate(graphs):
         tell("plan", number, len(graphs))
+        if config.variable_forwarding:
+            graph = without_reads_back(graph)
+        revised.append(graph)
         see("graph", graph)
         clustering = _cluster(graph, config, casebook)
         see("clustering", clustering)
@@ -103,7 +109,7 @@ def stitch_all(
     built = iter(_built([draft for of_graph in drafts for draft in of_graph], toolchain))
     tell("build", count, count)
     results: list[Stitched] = []
-    for graph, of_graph, refused in zip(graphs, drafts, rejections, strict=True):
+    for graph, of_graph, refused in zip(revised, drafts, rejections, strict=True):
         stitched: list[StitchedCluster] = []
         for draft in of_graph:
             made, artifact = next(built)

@@ -28,7 +28,7 @@ _DTYPES = {
     14: DType.BF16,
     19: DType.F16,
 }
-_SKIPPED = frozenset({"_output_shapes", "_handle_shapes", "_handle_dtypes", "shared_name", "container"})
+_SKIPPED = frozenset({"_output_shapes", "_handle_shapes", "_handle_dtypes"})
 
 
 def dtype_of(enum: int) -> DType:
@@ -36,8 +36,13 @@ def dtype_of(enum: int) -> DType:
     return _DTYPES.get(enum, DType.OTHER)
 
 
+def enum_of(dtype: DType) -> int:
+    """The inverse of `dtype_of`, for all but OTHER."""
+    return next(enum for enum, known in _DTYPES.items() if known is dtype)
+
+
 def attributes_of(attr: Mapping[str, Proto]) -> dict[str, Any]:
-    """Every attribute but those that only tell of shapes or name a resource."""
+    """Every attribute but those that only tell of shapes."""
     return {name: python_value(value) for name, value in attr.items() if name not in _SKIPPED}
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tf_stitch.frontend.fallback import fallback_of, shape_proto
 from tf_stitch.frontend.protos import FunctionDef, GraphDef, NodeDef
-from tf_stitch.frontend.shape_reads import reconnected_reader
+from tf_stitch.frontend.revised import revised, with_added
 from tf_stitch.frontend.signatures import signature_of
 from tf_stitch.frontend.spelling import FunctionSpelling, GraphSpelling
 from tf_stitch.runtime import artefact
@@ -38,7 +38,9 @@ def rewrite_graph_def(graph_def: Proto, stitched: Stitched, *, embed: bool = Fal
     embed: put the kernels themselves into the graph, for one that leaves this process.
     """
     functions = {f.signature.name: f for f in graph_def.library.function}
-    rewriting = _Rewriting(graph_def.node, GraphSpelling(), {}, functions, stitched, embed=embed)
+    spelling = GraphSpelling()
+    nodes = revised(with_added(graph_def.node, stitched.graph), stitched.graph, spelling)
+    rewriting = _Rewriting(nodes, spelling, {}, functions, stitched, embed=embed)
     result = GraphDef()
     for field, value in graph_def.ListFields():
         if field.name == "node":
@@ -55,8 +57,10 @@ def rewrite_function_def(
 ) -> tuple[Proto, list[Proto]]:
     """A function with its clusters stitched, and their fallbacks, which belong into the same library."""
     arguments = {a.name: a.type for a in function_def.signature.input_arg}
-    spelling = FunctionSpelling(function_def.node_def, arguments, functions)
-    rewriting = _Rewriting(function_def.node_def, spelling, arguments, functions, stitched, embed=embed)
+    nodes = with_added(function_def.node_def, stitched.graph)
+    spelling = FunctionSpelling(nodes, arguments, functions)
+    nodes = revised(nodes, stitched.graph, spelling)
+    rewriting = _Rewriting(nodes, spelling, arguments, functions, stitched, embed=embed)
     result = FunctionDef()
     result.CopyFrom(function_def)
     del result.node_def[:]
@@ -96,7 +100,7 @@ class _Rewriting:
         *,
         embed: bool,
     ) -> None:
-        self._protos: dict[str, Proto] = {p.name: reconnected_reader(p, stitched.graph, spelling) for p in protos}
+        self._protos: dict[str, Proto] = {p.name: p for p in protos}
         self._spelling = spelling
         self._arguments = arguments
         self._functions = functions

@@ -14,12 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tf_stitch.frontend.contexts import CONTROL_FLOW
-from tf_stitch.frontend.protos import NodeDef
 from tf_stitch.ir.types import DType
 
 if TYPE_CHECKING:
-    from tf_stitch.frontend.protos import Proto
-    from tf_stitch.frontend.spelling import Spelling
     from tf_stitch.ir.graph import Graph, Node, Value
 
 READERS = frozenset({"Shape", "ShapeN", "Size"})
@@ -34,20 +31,9 @@ def with_early_shape_reads(graph: Graph) -> Graph:
             inputs = tuple(_first(graph, value, first) for value in node.inputs)
             if inputs != node.inputs:
                 changed[name] = replace(node, inputs=inputs)
-    return replace(graph, nodes={**graph.nodes, **changed}) if changed else graph
-
-
-def reconnected_reader(proto: Proto, graph: Graph, spelling: Spelling) -> Proto:
-    """The node with the inputs that the graph gives it, if it is a reader of shapes that has others."""
-    if proto.op not in READERS:
-        return proto
-    inputs = graph.nodes[proto.name].inputs
-    if inputs == tuple(spelling.read(t) for t in proto.input if not t.startswith("^")):
-        return proto
-    copy = NodeDef()
-    copy.CopyFrom(proto)
-    copy.input[:] = [*map(spelling.write, inputs), *(t for t in proto.input if t.startswith("^"))]
-    return copy
+    if not changed:
+        return graph
+    return replace(graph, nodes={**graph.nodes, **changed}, revised=graph.revised | changed.keys())
 
 
 def _first(graph: Graph, value: Value, known: dict[Value, Value]) -> Value:

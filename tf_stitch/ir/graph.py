@@ -56,6 +56,7 @@ class Graph:
     constants: the value of every small constant.
     extents: for small integer tensors that are computed from shapes: the dims they hold.
     onednn: whether TensorFlow runs it with oneDNN.
+    revised: names of the nodes that were changed, added or left out since the graph came in.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Graph:
     constants: Mapping[Value, np.ndarray[Any, Any]] = field(default_factory=dict[Value, Any])
     extents: Mapping[Value, tuple[Dim, ...]] = field(default_factory=dict[Value, Any])
     onednn: bool = False
+    revised: frozenset[str] = frozenset()
 
     def type_of(self, value: Value) -> TensorType:
         return self.nodes[value.node].types[value.index]
