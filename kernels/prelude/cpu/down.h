@@ -8,7 +8,9 @@ constexpr i64 kBlockColumns = 4096;
 constexpr i64 kBlockElements = 32768;           // half of them may be in L1, all in L2
 constexpr i64 kFewestRows = 16, kMostRows = 128;  // a lane of f32 adds up that many, f64 the rest
 
-constexpr i64 kCached = 1 << 20;  // bytes: what is larger does not come from the caches of one core
+constexpr i64 kCached = 1 << 20;       // bytes: what is larger does not come from the caches of one core
+constexpr i64 kFirstCache = 32 << 10;  // bytes: where a row and its sums are more, the sums come from the second one
+constexpr i64 kFewRows = 4;            // that share a load and a store of such sums: more are too many streams at a time
 
 struct Range {
   i64 begin, end;
@@ -34,7 +36,7 @@ STITCH_INLINE Range block_range(i64 block, i64 size, i64 length) {
 struct Columns {
   i64 rows;  // how often there are such columns: all outer axes but the last
   i64 columns, length, rows_of_block, blocks, column_blocks;
-  i64 some_rows;                 // that a step goes down before the next: all of a block, or one after another
+  i64 some_rows;                 // that a step goes down before the next: all of a block, a few, or one
   i64 part_columns, part_bytes;  // one unit's partial results
   char* parts;
 
@@ -56,9 +58,10 @@ STITCH_INLINE void cut(Columns& c, i64 rows, i64 columns, i64 length, i64 depth,
   c.rows_of_block = fitting < kFewestRows ? kFewestRows : fitting > kMostRows ? kMostRows : fitting;
   c.blocks = length <= c.rows_of_block ? 1 : (length + c.rows_of_block - 1) / c.rows_of_block;  // of no rows, too
   // Down rows that are one step wide, and in the cache, a step keeps its sums in registers. Elsewhere whole rows are
-  // read, for the prefetcher.
+  // read, for the prefetcher, or a few beside each other.
   const bool is_near = wide <= lanes || rows * columns * length * depth * element_bytes <= kCached;
-  c.some_rows = is_near ? c.rows_of_block : 1;
+  const bool is_wide = wide * (depth * element_bytes + part_size) > kFirstCache;
+  c.some_rows = is_near ? c.rows_of_block : is_wide ? kFewRows : 1;
   c.column_blocks = (columns + kBlockColumns - 1) / kBlockColumns;
   c.part_columns = (wide + 63) / 64 * 64;
   c.part_bytes = c.part_columns * part_size;
