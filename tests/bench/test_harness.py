@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from collections import Counter
@@ -6,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tf_stitch
-from bench import harness, results
+from bench import harness, results, timing
 from bench.baselines import Absent, Way, ways
 from bench.harness import NO_AGREEMENT, Case
 from bench.timing import Effort
@@ -107,3 +108,22 @@ def test_a_wrong_output_is_named(change):
     assert row["max_err_f64"] > 1e-4
     assert (row["max_err_f64"] == NO_AGREEMENT) == math.isnan(change)
     assert results.cluster_summary([row], "default")["disagreeing"] == ["l2_normalise 4x32: stitch"]
+
+
+def test_nobody_comes_behind_the_same_one_always() -> None:
+    ran: list[str] = []
+
+    def of(name: str) -> timing.Slice:
+        def run(calls: int) -> tuple[float, float]:
+            ran.append(name)
+            return 1e-3, 1e-3
+
+        return run
+
+    effort = Effort(budget_s=10.0, slice_s=1e-3, fewest_rounds=60, most_rounds=60)
+    samples = timing.in_turns({name: of(name) for name in "abc"}, effort)
+    assert [len(s.wall) for s in samples.values()] == [60] * 3
+    turns = ran[6:]  # behind two calls each, to see how long they take
+    assert all(sorted(turns[n : n + 3]) == ["a", "b", "c"] for n in range(0, 180, 3))
+    before = Counter(pair for pair in itertools.pairwise(turns) if len(set(pair)) == 2)
+    assert min(before[one, other] for one, other in itertools.permutations("abc", 2)) > 15

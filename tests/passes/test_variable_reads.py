@@ -84,7 +84,7 @@ def test_one_variable_is_assigned_what_was_read_back_of_another() -> None:
     assert found.nodes["step"].inputs == (Value("assign/value"),)
 
 
-def test_a_read_that_is_returned_or_waited_for_stays() -> None:
+def test_a_read_that_is_still_named_stays() -> None:
     returned = Update()
     graph = returned.graph()
     found = without_reads_back(returned.d.graph(returned=[Value("step"), Value("new")]))
@@ -94,6 +94,10 @@ def test_a_read_that_is_returned_or_waited_for_stays() -> None:
     waited.d.node("last", "NoOp", types=[RESOURCE], controls=["new"])
     assert "new" in without_reads_back(waited.d.graph(returned=[Value("step")])).nodes
     assert "new" in without_reads_back(Update().graph(fetched=["new"])).nodes
+    beside = Update()
+    beside.graph()
+    beside.d.node("log", "Log", Value("step"), _class=("loc:@new",))
+    assert "new" in without_reads_back(beside.d.graph(returned=[Value("log")])).nodes
 
 
 # ---- What is left alone ------------------------------------------------------------------------------------

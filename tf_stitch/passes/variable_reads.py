@@ -42,11 +42,13 @@ _REACH = 16  # nodes between a read and what is added: beyond them they would no
 def without_reads_back(graph: Graph) -> Graph:
     """The graph with values in place of reads back. Nodes that have changed for it are in its `revised`."""
     writers = [n for n in graph.nodes.values() if n.op in _WRITERS and graph.consumers[n.name]]
-    users = _users(graph, {w.inputs[0] for w in writers})
+    if not writers:
+        return graph
+    users = _users(graph, {w.inputs[0] for w in writers} - _of_two_names(graph))
     sums: dict[str, Node] = {}  # what an assignment will assign
     instead: dict[Value, Value] = {}
     for writer in writers:
-        later = _later_reads(graph, writer, users[writer.inputs[0]])
+        later = _later_reads(graph, writer, users.get(writer.inputs[0], ()))
         if not later:
             continue
         if writer.op == _ASSIGN:
@@ -70,8 +72,8 @@ def _revised(graph: Graph, sums: Mapping[str, Node], instead: Mapping[Value, Val
             value = instead[value]
         return value
 
-    waited_for = {c for node in graph.nodes.values() for c in node.controls} | graph.fetched
-    gone = {v.node for v in instead if v.node not in waited_for and v not in graph.returned}
+    named = {name for node in graph.nodes.values() for name in (*node.controls, *_beside(node))} | graph.fetched
+    gone = {v.node for v in instead if v.node not in named and v not in graph.returned}
     nodes: dict[str, Node] = {}
     for name, node in graph.nodes.items():
         if name in sums:
@@ -84,6 +86,22 @@ def _revised(graph: Graph, sums: Mapping[str, Node], instead: Mapping[Value, Val
             nodes[name] = connected(node)
     revised = {n for n, node in nodes.items() if graph.nodes.get(n) is not node} | gone
     return replace(graph, nodes=nodes, revised=graph.revised | revised)
+
+
+def _beside(node: Node) -> Iterator[str]:
+    """The nodes that it has to be placed with."""
+    for place in node.attributes.get("_class", ()):
+        yield str(place).removeprefix("loc:@")
+
+
+def _of_two_names(graph: Graph) -> set[Value]:
+    """Handles of variables that another node of the graph has a handle of, too."""
+    found: dict[object, set[Value]] = {}
+    for node in graph.nodes.values():
+        if node.op == "VarHandleOp":
+            name = node.attributes.get("container"), node.attributes.get("shared_name") or node.name
+            found.setdefault(name, set()).add(Value(node.name))
+    return {handle for handles in found.values() if len(handles) > 1 for handle in handles}
 
 
 def _users(graph: Graph, handles: Iterable[Value]) -> Mapping[Value, list[Node]]:
@@ -102,19 +120,10 @@ def _later_reads(graph: Graph, writer: Node, users: Iterable[Node]) -> list[Node
     later = [n for n in others if n.op == _READ and writer.name in n.controls]
     if not later or handle.op not in _NAMES or any(n.op not in _HARMLESS for n in others):
         return []
-    if handle.op == "VarHandleOp" and any(_is_same_variable(handle, n) for n in graph.nodes.values()):
-        return []
     if any(_place(n) != _place(writer) for n in later):
         return []
     untold = {n.name for n in others if writer.name not in n.controls}
     return [] if untold and untold & set(_descendants(graph, writer)) else later
-
-
-def _is_same_variable(handle: Node, other: Node) -> bool:
-    def name(node: Node) -> object:
-        return node.attributes.get("container"), node.attributes.get("shared_name") or node.name
-
-    return other.op == handle.op and other is not handle and name(other) == name(handle)
 
 
 def _descendants(graph: Graph, node: Node) -> Iterator[str]:
