@@ -130,9 +130,7 @@ class DownPrinter(NestPrinter):
             loops.append("  " * axis + f"for (i64 i{axis} = 0; i{axis} < {dim(extent, 'call.')}; ++i{axis}) {{")
         for index, r in reductions:
             neutral = f"splat<L>({self._neutral(r, register(r.dtype))})"
-            body.append(
-                f"auto partial{index} = some.begin == rows.begin ? {neutral} : load<L>(part{index} + n, count);"
-            )
+            body.append(f"auto partial{index} = some.begin == first ? {neutral} : load<L>(part{index} + n, count);")
         body += [*loops, *("  " * len(loops) + line for line in elements)]
         body += ["  " * level + "}" for level in range(len(loops) - 1, -1, -1)]
         body += [f"store(part{index} + n, partial{index}, count);" for index, _ in reductions]
@@ -146,7 +144,7 @@ class DownPrinter(NestPrinter):
             "});",
             *(self._settled() if any(isinstance(s, Store) for s in sweep.elements) else []),
         ]
-        extra = ", Range rows" + (", char* parts" if reductions else "")
+        extra = ", Range rows" + (", i64 first, char* parts" if reductions else "")
         return self._function(f"sweep_{self.number}_{number}", extra, lines)
 
     def _of_columns(self, sweep: Sweep, scope: Scope) -> tuple[list[str], list[str]]:
@@ -210,11 +208,12 @@ class DownPrinter(NestPrinter):
         ]
 
     def _split_task(self, sweep: int) -> list[str]:
-        parts = ", down.parts + i * down.part_bytes" if self._of_sweep(sweep) else ""
+        parts = ", rows.begin, down.parts + i * down.part_bytes" if self._of_sweep(sweep) else ""
         lines = [
             "for (i64 i = begin; i < end; ++i) {",
             "  const i64 unit = i / down.blocks, row = unit / down.column_blocks;",
-            f"  sweep_{self.number}_{sweep}(down, row, down.columns_of(unit), down.rows_of(i % down.blocks){parts});",
+            "  const Range rows = down.rows_of(i % down.blocks);",
+            f"  sweep_{self.number}_{sweep}(down, row, down.columns_of(unit), rows{parts});",
             "}",
         ]
         return self._task(f"split_{self.number}_{sweep}", lines)
@@ -230,7 +229,8 @@ class DownPrinter(NestPrinter):
         for sweep in range(len(self.nest.sweeps)):
             lines.append("  for (i64 block = 0; block < down.blocks; ++block) {")
             if self._of_sweep(sweep):
-                lines.append(f"    sweep_{n}_{sweep}(down, row, columns, down.rows_of(block), parts);")
+                lines.append("    const Range rows = down.rows_of(block);")
+                lines.append(f"    sweep_{n}_{sweep}(down, row, columns, rows, rows.begin, parts);")
                 lines.append(f"    add_{n}_{sweep}(down, row, columns, block == 0, 1, parts);")
             else:
                 lines.append(f"    sweep_{n}_{sweep}(down, row, columns, down.rows_of(block));")
@@ -240,14 +240,16 @@ class DownPrinter(NestPrinter):
         return self._task(f"whole_{n}", [*lines, "}"])
 
     def _joined_task(self, before: NestPrinter) -> list[str]:
-        """A block of rows through the nest before, then, while it is in the cache, down its columns."""
-        parts = ", down.parts_of(unit) + block * down.part_bytes" if self._of_sweep(0) else ""
+        """Rows of a block through the nest before, then, while they are in the cache, down their columns."""
+        parts = ", rows.begin, down.parts_of(unit) + block * down.part_bytes" if self._of_sweep(0) else ""
         lines = [
             "for (i64 block = begin; block < end; ++block) {",
             "  const Range rows = down.rows_of(block);",
-            f"  rows_{before.number}(down.before, rows.begin, rows.end);",
-            "  for (i64 unit = 0; unit < down.units(); ++unit)",
-            f"    sweep_{self.number}_0(down, 0, down.columns_of(unit), rows{parts});",
+            "  for_some_rows(rows, down.joined_rows(), [&](Range some) STITCH_LAMBDA {",
+            f"    rows_{before.number}(down.before, some.begin, some.end);",
+            "    for (i64 unit = 0; unit < down.units(); ++unit)",
+            f"      sweep_{self.number}_0(down, 0, down.columns_of(unit), some{parts});",
+            "  });",
             "}",
         ]
         return self._task(f"joined_{self.number}", lines)

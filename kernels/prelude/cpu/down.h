@@ -7,6 +7,7 @@ namespace stitch {
 constexpr i64 kBlockColumns = 4096;
 constexpr i64 kBlockElements = 32768;           // half of them may be in L1, all in L2
 constexpr i64 kFewestRows = 16, kMostRows = 128;  // a lane of f32 adds up that many, f64 the rest
+constexpr i64 kFewestJoined = 2;                  // rows of a block; one alone would load and store each sum once more
 
 constexpr i64 kCached = 1 << 20;       // bytes: what is larger does not come from the caches of one core
 constexpr i64 kFirstCache = 32 << 10;  // bytes: where a row and its sums are more, the sums come from the second one
@@ -39,6 +40,12 @@ struct Columns {
   i64 some_rows;                 // that a step goes down before the next: all of a block, a few, or one
   i64 part_columns, part_bytes;  // one unit's partial results
   char* parts;
+
+  // Rows that go through both of two joined nests at a time: so many that the second finds all of them in L2.
+  STITCH_MEMBER i64 joined_rows() const {
+    const i64 fitting = kBlockElements / (columns < 1 ? 1 : columns);
+    return fitting < kFewestJoined ? kFewestJoined : fitting < rows_of_block ? fitting : rows_of_block;
+  }
 
   STITCH_MEMBER i64 units() const { return rows * column_blocks; }
   STITCH_MEMBER Range columns_of(i64 unit) const { return block_range(unit % column_blocks, kBlockColumns, columns); }
