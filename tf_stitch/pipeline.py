@@ -89,8 +89,7 @@ def stitch_all(
     compiled: dict[Body, _Draft] = {}
     for number, graph in enumerate(graphs):
         tell("plan", number, len(graphs))
-        if config.variable_forwarding:
-            graph = without_reads_back(graph)
+        graph = _forwarded(graph, config)
         revised.append(graph)
         see("graph", graph)
         clustering = _cluster(graph, config, casebook)
@@ -135,6 +134,15 @@ def _built(drafts: Sequence[_Draft], toolchain: Toolchain) -> list[tuple[Rendere
         for (n, r), artifact in zip(found, again, strict=True):
             made[n], artifacts[n] = r, artifact
     return [(m, unfit(m, a) or a) for m, a in zip(made, artifacts, strict=True)]
+
+
+def _forwarded(graph: Graph, config: Config) -> Graph:
+    """Stage 2; after an error of ours, the graph as it was."""
+    try:
+        return without_reads_back(graph) if config.variable_forwarding else graph
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
+        excused(graph.name, error)
+        return graph
 
 
 def _cluster(graph: Graph, config: Config, casebook: Casebook) -> Clustering:

@@ -105,6 +105,19 @@ def test_a_bug_of_ours_costs_a_cluster(module: Any, stage: str, monkeypatch: pyt
     assert {r.node for r in result.rejections if r.reason is Reason.INTERNAL} == {"second/t", "second/y"}
 
 
+def test_a_bug_where_variables_are_forwarded_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def buggy(_: Any) -> Any:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(pipeline, "without_reads_back", buggy)
+    graph = two_layers(("Tanh", "Sigmoid"))
+    with pytest.raises(KeyError, match="a bug"):
+        stitched(graph, Toolchain())
+    monkeypatch.setenv("TF_STITCH_STRICT", "0")
+    result = stitched(graph, Toolchain())
+    assert [made.cluster.nodes for made in result.clusters] == [("first/t", "first/y"), ("second/t", "second/y")]
+
+
 def test_names_of_kernels_tell_what_is_in_them() -> None:
     result = stitched(two_layers(), Toolchain())
     assert [made.source.name for made in result.clusters] == ["y", "y"]
