@@ -66,8 +66,8 @@ def test_kernels_on_the_emulator_compute_what_the_body_does(case: Case) -> None:
         event("guarded")
         return
     kernel = emulated(made)
-    for number, variant in enumerate(kernel.variants(case.inputs)):
-        for seed in (None, number + 1):
+    for variant in kernel.variants(case.inputs):
+        for seed in (None, 1, 2, 3, 4, 5):
             assert_alike(kernel(case.inputs, variant, seed=seed), wanted, case.body)
 
 

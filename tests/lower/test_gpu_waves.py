@@ -23,6 +23,7 @@ from tf_stitch.lower.common import lower
 from tf_stitch.lower.gpu import schedule_gpu
 from tf_stitch.lower.gpu_cost import shares_of
 from tf_stitch.lower.gpu_cut import levels
+from tf_stitch.lower.gpu_launch import Larger
 from tf_stitch.lower.gpu_schedule import Home, Mapping, Version
 from tf_stitch.lower.gpu_steps import Waves
 from tf_stitch.lower.gpu_verify import verify_gpu
@@ -229,6 +230,16 @@ def test_the_verifier_holds_levels_against_each_other() -> None:
             verified(kept=((number, wrong),))
     with pytest.raises(BrokenInvariant, match="go in waves"):
         verified(parts=tuple(p for part in version.parts for p in (part.parts if isinstance(part, Waves) else [part])))
+
+
+def test_waves_of_one_nest_beside_whole_rows_of_another() -> None:
+    """Shared memory is then the larger of what is known and of what the row's length says."""
+    b = BodyBuilder(FUNCTIONS, REDUCERS)
+    x = b.input(TensorType(DType.F32, shape_of("A", "B")))
+    less = b.apply("sub", x, b.reduce("sum", x, [0], keep_dims=True))
+    e = b.apply("exp", b.apply("sub", x, b.reduce("max", x, [1], keep_dims=True)))
+    made = lowered_for_gpu(b.finish([b.apply("div", e, b.reduce("sum", e, [1], keep_dims=True)), less]))
+    assert any(isinstance(v.variant.shared, Larger) for v in waves_of(made))
 
 
 # -- what they compute -----------------------------------------------------------------------------------------
