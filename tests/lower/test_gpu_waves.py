@@ -233,13 +233,17 @@ def test_the_verifier_holds_levels_against_each_other() -> None:
 
 
 def test_waves_of_one_nest_beside_whole_rows_of_another() -> None:
-    """Shared memory is then the larger of what is known and of what the row's length says."""
+    """Shared memory is then the larger of what is known and of what the row's length says. Their sums have one name."""
     b = BodyBuilder(FUNCTIONS, REDUCERS)
     x = b.input(TensorType(DType.F32, shape_of("A", "B")))
     less = b.apply("sub", x, b.reduce("sum", x, [0], keep_dims=True))
     e = b.apply("exp", b.apply("sub", x, b.reduce("max", x, [1], keep_dims=True)))
     made = lowered_for_gpu(b.finish([b.apply("div", e, b.reduce("sum", e, [1], keep_dims=True)), less]))
     assert any(isinstance(v.variant.shared, Larger) for v in waves_of(made))
+    inputs = inputs_of(made, (5, 70))
+    for variant in emulated(made).variants(inputs):
+        for result, exact in zip(emulated(made)(inputs, variant), interp.run(made.kernel, inputs), strict=True):
+            assert_near(result, exact, ulps=32)
 
 
 # -- what they compute -----------------------------------------------------------------------------------------

@@ -15,10 +15,17 @@ from tf_stitch.lower.kernel import Accumulate, Compute, Kernel, Load, Nest, Stat
 
 
 def apart(kernel: Kernel) -> Kernel:
-    """The kernel with no value, and no reduction, that is named like a symbol, or like a buffer other than its own."""
+    """The kernel with no value, and no reduction, that is named like a symbol, or like a buffer other than its own.
+
+    Nor is a reduction named like one of another nest: what threads leave for each other is named after it.
+    """
     taken = {s.symbol for s in kernel.symbols} | {b.name for b in kernel.scratch}
     taken |= {s.access.buffer.name for nest in kernel.nests for s in statements(nest) if isinstance(s, Load | Store)}
-    return replace(kernel, nests=tuple(_apart(nest, taken) for nest in kernel.nests))
+    nests: list[Nest] = []
+    for nest in kernel.nests:
+        nests.append(_apart(nest, taken))
+        taken = taken | {r.name for r in nests[-1].reductions}
+    return replace(kernel, nests=tuple(nests))
 
 
 def _apart(nest: Nest, taken: set[str]) -> Nest:
