@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def with_added(protos: Iterable[Proto], graph: Graph) -> list[Proto]:
     """The nodes, and those that have come to them since, which have no inputs yet."""
     found = list(protos)
-    known = {proto.name for proto in found} if graph.revised else frozenset[str]()
-    return found + [_new(node) for n, node in graph.nodes.items() if n in graph.revised and n not in known]
+    added = (graph.revised & graph.nodes.keys()) - {proto.name for proto in found}
+    return found + [_new(graph.nodes[name]) for name in sorted(added)]
 
 
 def revised(protos: Iterable[Proto], graph: Graph, spelling: Spelling) -> list[Proto]:

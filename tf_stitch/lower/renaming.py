@@ -17,7 +17,7 @@ from tf_stitch.lower.kernel import Accumulate, Compute, Kernel, Load, Nest, Stat
 def apart(kernel: Kernel) -> Kernel:
     """The kernel with no value, and no reduction, that is named like a symbol, or like a buffer other than its own.
 
-    Nor is a reduction named like one of another nest: what threads leave for each other is named after it.
+    Nor is anything named like a reduction of a nest before: what threads leave for each other is named after those.
     """
     taken = {s.symbol for s in kernel.symbols} | {b.name for b in kernel.scratch}
     taken |= {s.access.buffer.name for nest in kernel.nests for s in statements(nest) if isinstance(s, Load | Store)}
