@@ -8,7 +8,8 @@
           per channel, over NHWC) stay in registers down all of the rows; else in L1
 
   DOWN    reductions down columns, whose neighbours lie side by side: a vector of columns goes down blocks of rows;
-          cut and combined as ROWS and SPLIT are
+          cut and combined as ROWS and SPLIT are; down bundles of columns, too, where rows are made of short pieces
+          (`lower.bundling`)
 
 Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that
 holds its channels again and again.
@@ -26,6 +27,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, DType
+from tf_stitch.lower.bundling import bundled, columns_of
 from tf_stitch.lower.joining import joined
 from tf_stitch.lower.kernel import (
     Access,
@@ -48,6 +50,7 @@ from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 4096  # elements: a lane adds up some hundred of them, and a block and its tile stay in L1
 _ELEMENTWISE_BLOCK = 4096
+BLOCK_COLUMNS = 4096  # that a task goes down at a time: kBlockColumns of down.h
 # A step of the loop is several vectors, so that one waits while another computes. Two are enough where the CPU sees
 # the next step while it waits for this one; of a long step it does not. A very long one gets one vector: more would
 # only wait for each other's registers, and for the compiler.
@@ -76,6 +79,7 @@ class Schedule:
     body: "both" loops, the "wide" one alone (the row is a multiple of it) or the "narrow" one alone.
     block: elements of the vector axis in one block; for COLUMNS, rows in one task's unit.
     one_block: no row is longer than a block, so there is no loop over blocks.
+    bundle: DOWN, how many neighbouring columns are one row of the nest.
     joined: DOWN, its first sweep taking each block of rows as soon as the nest before is done with it.
     streams: what its sweeps store are streaming stores, in a call that moves more than the caches hold.
     """
@@ -86,19 +90,24 @@ class Schedule:
     body: str
     block: int
     one_block: bool = False
+    bundle: int = 1
     joined: bool = False
     streams: bool = False
 
 
 def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[Kernel, tuple[Schedule, ...]]:
-    """The kernel with its short rows packed, and a schedule for each of its nests.
+    """The kernel with short rows packed and bundled columns without tiles, and a schedule for each of its nests.
 
     adaptive: without it a nest of rows is ROWS and any other BLOCKS, whatever its shape: nothing is packed, split,
       turned or joined.
     """
+    widths = [1] * len(kernel.nests)
     if adaptive:
-        kernel = replace(kernel, nests=tuple(_packed(nest, target) for nest in kernel.nests))
-    schedules = [_schedule(nest, kernel, target, adaptive=adaptive) for nest in kernel.nests]
+        found = [bundled(_packed(nest, target), BLOCK_COLUMNS) for nest in kernel.nests]
+        kernel = replace(kernel, nests=tuple(nest for nest, _ in found))
+        widths = [width for _, width in found]
+    pairs = zip(kernel.nests, widths, strict=True)
+    schedules = [_schedule(nest, width, kernel, target, adaptive=adaptive) for nest, width in pairs]
     if adaptive:
         rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
         together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
@@ -187,10 +196,11 @@ def _packed(nest: Nest, target: Target) -> Nest:
     return replace(nest, outer=(), inner=(length,), sweeps=(sweep,), repeats=tuple(repeats.values()))
 
 
-def _schedule(nest: Nest, kernel: Kernel, target: Target, *, adaptive: bool) -> Schedule:
+def _schedule(nest: Nest, bundle: int, kernel: Kernel, target: Target, *, adaptive: bool) -> Schedule:
     native = _native(nest, target)
-    if adaptive and nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest)):
-        return _down(nest, native, target)
+    down = adaptive and nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest))
+    if down or bundle > 1:
+        return _down(nest, bundle, native, target)
     lanes = native * _vectors(nest, target)
     extent = nest.inner[-1]
     body = "both"
@@ -226,12 +236,12 @@ def _accesses(nest: Nest) -> list[Access]:
     return [s.access for sweep in nest.sweeps for s in (*sweep.row, *sweep.elements) if isinstance(s, Load | Store)]
 
 
-def _down(nest: Nest, native: int, target: Target) -> Schedule:
+def _down(nest: Nest, bundle: int, native: int, target: Target) -> Schedule:
     """Down the columns; the vectors of a step have a sum each to add to.
 
     The wider a step is, the more of a row is read at a time.
     """
-    columns = nest.outer[-1]
+    columns = columns_of(nest, bundle)
     statements = sum(len(sweep.elements) for sweep in nest.sweeps)
     sums = max(sum(r.sweep == n for r in nest.reductions) for n in range(len(nest.sweeps)))
     vectors = 1 if statements > _MANY_STATEMENTS else _vectors_down_columns(target)
@@ -246,7 +256,7 @@ def _down(nest: Nest, native: int, target: Target) -> Schedule:
             body = "narrow"
     if columns.coefficient % lanes == 0:
         body = "wide"
-    return Schedule(Driver.DOWN, lanes, native, body, _REDUCTION_BLOCK)
+    return Schedule(Driver.DOWN, lanes, native, body, _REDUCTION_BLOCK, bundle=bundle)
 
 
 def _fitting(length: int, most: int, native: int) -> int:

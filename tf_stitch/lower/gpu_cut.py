@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import Dim, product
-from tf_stitch.lower.gpu_recomputing import without
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
@@ -37,6 +36,7 @@ from tf_stitch.lower.kernel import (
     Sweep,
     operands,
 )
+from tf_stitch.lower.recomputing import without_tile
 from tf_stitch.plan.pieces import memory_strides
 
 _ZERO = Dim(0)
@@ -52,7 +52,7 @@ def levels(nest: Nest) -> tuple[Nest, ...]:
     if any(s.access.buffer.place is Place.OUTPUT for s in early):
         return ()
     for tile in nest.tiles:
-        nest = without(nest, tile)
+        nest = without_tile(nest, tile)
     found = _Uses(nest)
     names = found.by_savings(found.cut())[:_MOST_TILES]
     if not names:

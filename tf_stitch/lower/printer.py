@@ -54,11 +54,15 @@ def print_kernel(kernel: Kernel) -> str:
 
 def print_schedules(schedules: Sequence[Schedule]) -> str:
     """How each nest runs on the CPU."""
-    return "".join(
-        f"nest {number} runs {s.driver.value}: {s.lanes} lanes, {s.narrow} in the tail, "
-        f"{_LOOPS[s.body]}, blocks of {s.block}{', streaming stores where large' if s.streams else ''}\n"
-        for number, s in enumerate(schedules)
-    )
+    lines: list[str] = []
+    for number, s in enumerate(schedules):
+        bundles = f", bundles of {s.bundle} columns" if s.bundle > 1 else ""
+        streams = ", streaming stores where large" if s.streams else ""
+        lines.append(
+            f"nest {number} runs {s.driver.value}: {s.lanes} lanes, {s.narrow} in the tail, "
+            f"{_LOOPS[s.body]}, blocks of {s.block}{bundles}{streams}\n"
+        )
+    return "".join(lines)
 
 
 _LOOPS = {"both": "both loops", "wide": "no tail", "narrow": "a tail alone"}

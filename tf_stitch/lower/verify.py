@@ -24,6 +24,7 @@ import numpy as np
 
 from tf_stitch.ir.types import INTEGERS, ONE, DType, product
 from tf_stitch.ir.verify import BrokenInvariant
+from tf_stitch.lower.bundling import bundled, columns_of
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
@@ -287,10 +288,12 @@ def _is_tile(s: Statement) -> bool:
 
 
 def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
-    from tf_stitch.lower.cpu import Driver
+    from tf_stitch.lower.cpu import BLOCK_COLUMNS, Driver
 
     down = schedule.driver is Driver.DOWN
-    extent, lanes = nest.outer[-1] if down else nest.inner[-1], schedule.lanes
+    extent, lanes = columns_of(nest, schedule.bundle) if down else nest.inner[-1], schedule.lanes
+    bundle_fits = schedule.bundle == 1 or (down and bundled(nest, BLOCK_COLUMNS) == (nest, schedule.bundle))
+    check(bundle_fits, f"{schedule}: the pieces of rows lie side by side")
     check(lanes & (lanes - 1) == 0 < schedule.narrow, f"{schedule}: lanes are powers of two")
     check(schedule.block > 0, f"{schedule}: a block holds something")
     whole = schedule.body != "wide" or extent.coefficient % lanes == 0

@@ -34,7 +34,7 @@ def render(kernel: Kernel, schedules: Sequence[Schedule]) -> Source:
     forms, uses = forms_of(kernel.nests, schedules, [_unit(s) for s in schedules], apart)
     printers = _printers(forms, uses, schedules)
     lines = [
-        *_preamble(kernel, any(s.driver is Driver.DOWN for s in schedules)),
+        *_preamble(kernel, schedules),
         *(line for printer in printers for line in printer.functions()),
         *_run(kernel, [(printers[use.form], use) for use in uses], schedules),
         *shape(kernel),
@@ -62,12 +62,13 @@ def _printers(forms: Sequence[Form], uses: Sequence[Use], schedules: Sequence[Sc
 # -- the frame of the file --------------------------------------------------------------------------------------
 
 
-def _preamble(kernel: Kernel, down: bool) -> list[str]:
+def _preamble(kernel: Kernel, schedules: Sequence[Schedule]) -> list[str]:
     includes = [
         "core.h",
         "launch.h",
         "loop.h",
-        *(["down.h"] if down else []),
+        *(["down.h"] if any(s.driver is Driver.DOWN for s in schedules) else []),
+        *(["bundles.h"] if any(s.bundle > 1 for s in schedules) else []),
         *headers([s for nest in kernel.nests for s in statements(nest)]),
     ]
     return [

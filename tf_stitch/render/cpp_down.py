@@ -13,6 +13,9 @@ join. WHOLE: there are units enough for the threads, and a task takes each throu
 same parts in the same order: the bits are the same. JOINED: as SPLIT, and each block of rows goes through the nest
 before as well (`lower.joining`).
 
+Where a row is made of short pieces (`lower.bundling`), a bundle of neighbouring columns has one result: that of their
+totals together.
+
 `row` is here a combination of the outer coordinates but the last, which is the column.
 """
 
@@ -22,12 +25,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tf_stitch.ir.types import Dim
+from tf_stitch.lower.bundling import columns_of, is_of_bundles
 from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
+    Access,
     Accumulate,
     Compute,
     Coordinate,
     Load,
+    LookUp,
     Nest,
     Reduced,
     Reduction,
@@ -50,8 +56,9 @@ class DownPrinter(NestPrinter):
 
     def __init__(self, number: int, form: Form, schedule: Schedule, before: NestPrinter | None = None) -> None:
         """before: the nest of rows that it is joined with, which it launches, too."""
-        super().__init__(number, replace(form, nest=_turned(form.nest)), schedule)
+        super().__init__(number, replace(form, nest=_turned(form.nest, schedule.bundle)), schedule)
         self.before = before
+        self._shared = _shared_by_bundles(form.nest, schedule.bundle)
 
     @property
     def needs_memory(self) -> bool:
@@ -117,10 +124,13 @@ class DownPrinter(NestPrinter):
         """Bytes for one column, of the sweep that needs most."""
         return max(sum(r.dtype.size for _, r in self._of_sweep(s)) for s in range(len(self.nest.sweeps)))
 
+    def _scope(self, streams: bool = False) -> _ColumnScope:
+        return _ColumnScope(self.nest, self._combine, self.schedule.bundle, self._shared, streams)
+
     # .. sweeps .................................................................................................
 
     def _sweep(self, number: int, sweep: Sweep) -> list[str]:
-        scope = _ColumnScope(self.nest, self._combine, self.schedule.streams)
+        scope = self._scope(self.schedule.streams)
         reductions = self._of_sweep(number)
         pointers = self._coordinates() + scope.pointers(sweep.row + sweep.elements)
         once, body = self._of_columns(sweep, scope)
@@ -190,7 +200,7 @@ class DownPrinter(NestPrinter):
         return self._function(f"add_{self.number}_{number}", ", bool first, i64 blocks, char* parts", lines)
 
     def _finish(self) -> list[str]:
-        scope = _ColumnScope(self.nest, self._combine)
+        scope = self._scope()
         pointers = self._coordinates() + scope.pointers(self.nest.finish)
         body = [line for s in self.nest.finish for line in scope.vector(s)]
         lines = [self._call(), *pointers, *self._over_columns(body)]
@@ -371,37 +381,69 @@ def _stored(type_: str) -> str:
     return "boolean" if type_ == "mask" else type_
 
 
-def _turned(nest: Nest) -> Nest:
-    """The nest with its last outer axis as the vector axis, behind the axes that are reduced."""
-    last = len(nest.outer) - 1
+def _shared_by_bundles(nest: Nest, bundle: int) -> frozenset[Access]:
+    """The accesses, turned, that have one value for each bundle."""
+    if bundle == 1:
+        return frozenset()
+    outer = len(nest.outer)
+    accesses = [s.access for s in statements(nest) if isinstance(s, Load | Store)]
+    shared = [a for a in accesses if is_of_bundles(outer, a.strides)]
+    return frozenset(replace(a, strides=_turned_strides(a.strides, outer, bundle)) for a in shared)
 
-    def turned(strides: Sequence[Dim]) -> tuple[Dim, ...]:
-        return (*strides[:last], *strides[last + 1 :], strides[last])
+
+def _turned_strides(strides: Sequence[Dim], outer: int, bundle: int) -> tuple[Dim, ...]:
+    """Columns last, behind the axes that are reduced; where they are in bundles, the last of those is part of them."""
+    columns = strides[outer - 1]
+    inner = strides[outer:]
+    if bundle > 1:
+        *inner, along = inner
+        columns = along if along != _ZERO else columns
+    return (*strides[: outer - 1], *inner, columns)
+
+
+def _turned(nest: Nest, bundle: int) -> Nest:
+    """The nest with its columns as the vector axis."""
+    outer = len(nest.outer)
 
     def of(s: Statement) -> Statement:
         if isinstance(s, Coordinate):
-            return replace(s, strides=turned(s.strides))
-        return (
-            replace(s, access=replace(s.access, strides=turned(s.access.strides))) if isinstance(s, Load | Store) else s
-        )
+            return replace(s, strides=_turned_strides(s.strides, outer, bundle))
+        if isinstance(s, Load | Store):
+            return replace(s, access=replace(s.access, strides=_turned_strides(s.access.strides, outer, bundle)))
+        return s
 
     sweeps = tuple(Sweep(tuple(map(of, sweep.row)), tuple(map(of, sweep.elements))) for sweep in nest.sweeps)
-    inner: tuple[Dim, ...] = (*nest.inner, nest.outer[-1])
+    reduced = nest.inner if bundle == 1 else nest.inner[:-1]
+    inner: tuple[Dim, ...] = (*reduced, columns_of(nest, bundle))
     return replace(nest, outer=nest.outer[:-1], inner=inner, sweeps=sweeps, finish=tuple(map(of, nest.finish)))
 
 
 class _ColumnScope(Scope):
     """The names of a function whose vectors are columns: what is a row's scalar elsewhere is a vector here."""
 
-    def __init__(self, nest: Nest, combine: Callable[[Reduction], str], streams: bool = False) -> None:
+    def __init__(
+        self,
+        nest: Nest,
+        combine: Callable[[Reduction], str],
+        bundle: int,
+        shared: frozenset[Access],
+        streams: bool,
+    ) -> None:
+        """shared: the accesses that have one value for each bundle."""
         super().__init__(nest, streams)
         self.combine = combine
+        self.bundle = bundle
+        self.shared = shared
 
     def vector(self, s: Statement) -> list[str]:
         match s:
             case Reduced(name, dtype, number):
                 reduction = self.nest.reductions[number]
-                value = f"load<L>(down.{reduction.name}_total + row * down.columns + n, count)"
+                totals = f"down.{reduction.name}_total + row * down.columns"
+                value = f"load<L>({totals} + n, count)"
+                if self.bundle > 1:
+                    combine = self.combine(reduction)
+                    value = f"load_bundled<L, {combine}>({totals}, n, {self.bundle}, down.columns)"
                 if accumulator_type(reduction) != register(dtype):
                     value = f"convert<{register(dtype)}>({value})"
                 return self._assign(name, dtype, value, True)
@@ -410,3 +452,20 @@ class _ColumnScope(Scope):
                 return [f"partial{number} = {combine}::of(partial{number}, {self._wide(value)});"]
             case _:
                 return super().vector(s)
+
+    def _vector_load(self, access: Access, indices: Sequence[LookUp] = ()) -> str:
+        if access not in self.shared:
+            return super()._vector_load(access, indices)
+        return f"load_each<L>({self._each(access)}, count)"
+
+    def is_streamed(self, access: Access) -> bool:
+        return access not in self.shared and super().is_streamed(access)
+
+    def _vector_store(self, access: Access, value: str) -> str:
+        if access not in self.shared:
+            return super()._vector_store(access, value)
+        return f"store_each<L>({self._each(access)}, {value}, count);"
+
+    def _each(self, access: Access) -> str:
+        at = self.places[access] + self._inner_offset(access)
+        return f"{at}, n, {self.bundle}, {dim(access.strides[-1], 'call.')}"

@@ -4,6 +4,7 @@
 
 #include "stitch.h"
 
+#include "bundles.h"
 #include "down.h"
 #include "launch.h"
 #include "loop.h"

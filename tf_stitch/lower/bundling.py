@@ -1,0 +1,86 @@
+"""Rows of short pieces that lie side by side in memory: read down the columns of all of them.
+
+    group norm, [HW, 32 groups, 4]       a row is a group: HW pieces of 4 elements, 128 apart
+
+         g0   g1   g2        g31         as 128 columns, whole lines of memory go by once for all groups;
+       |....|....|....| ... |....|       the totals of the 4 columns of a group, its *bundle*, are combined after
+       |....|....|....| ... |....|
+       |....|....|....| ... |....|
+
+Only the order changes in which a nest's elements are visited and a row's are added up: the nest stays what it is, and
+its schedule says how wide a bundle is. What is one value a row is one value a bundle; everything else has to lie in
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.ir.types import ONE, Dim, product
+from tf_stitch.lower.kernel import Access, Compute, Coordinate, Load, Nest, Store, statements
+from tf_stitch.lower.recomputing import without_tile
+from tf_stitch.ops import is_heavy
+
+_ZERO = Dim(0)
+_LONGEST_PIECE = 128  # bytes: of two lines of memory, rows share too little to be worth going through all of them
+
+
+def bundled(nest: Nest, columns_of_block: int) -> tuple[Nest, int]:
+    """The nest, without tiles if it goes down bundles of columns, and how wide those are; 1 where it does not.
+
+    columns_of_block: that one task goes down at a time; no bundle may lie in two of them.
+    """
+    width = _width(nest, columns_of_block)
+    if width == 1:
+        return nest, 1
+    bare = nest
+    for tile in nest.tiles:
+        bare = without_tile(bare, tile)
+    return (nest, 1) if _heavy(bare) > _heavy(nest) else (bare, width)
+
+
+def _width(nest: Nest, columns_of_block: int) -> int:
+    if not nest.reductions or not nest.outer or len(nest.inner) < 2:
+        return 1
+    rows, piece = nest.outer[-1], nest.inner[-1]
+    if not piece.is_static or piece.is_one or rows.is_one:
+        return 1
+    width = piece.coefficient
+    columns = rows * piece
+    whole = columns_of_block % width == 0 or (columns.is_static and columns.coefficient <= columns_of_block)
+    plain = not any(isinstance(s, Coordinate) or (isinstance(s, Load) and s.at) for s in statements(nest))
+    accesses = [s.access for s in statements(nest) if isinstance(s, Load | Store) and s.access.buffer not in nest.tiles]
+    long = any(_lies_in_columns(a, nest, width) and width * a.buffer.dtype.size >= _LONGEST_PIECE for a in accesses)
+    if not whole or not plain or long or not any(_lies_in_columns(a, nest, width) for a in accesses):
+        return 1
+    return width if all(_column_stride(nest, a, width) is not None for a in accesses) else 1
+
+
+def _lies_in_columns(access: Access, nest: Nest, width: int) -> bool:
+    """Whether an access crosses pieces and rows as neighbouring columns, over and over."""
+    repeated = any(s != _ZERO for s in access.strides[len(nest.outer) : -1])
+    return repeated and access.strides[-1] == ONE and access.strides[len(nest.outer) - 1] == Dim(width)
+
+
+def _column_stride(nest: Nest, access: Access, width: int) -> Dim | None:
+    """How far apart an access finds neighbouring columns, or bundles where it has one value for each; else None."""
+    across, along = access.strides[len(nest.outer) - 1], access.strides[-1]
+    if along == _ZERO:
+        return across
+    return along if across == along * Dim(width) else None
+
+
+def is_of_bundles(outer: int, strides: Sequence[Dim]) -> bool:
+    """Whether an access has one value for each bundle. outer: how many outer axes there are."""
+    return strides[-1] == _ZERO and strides[outer - 1] != _ZERO
+
+
+def columns_of(nest: Nest, width: int) -> Dim:
+    """How many columns a nest goes down."""
+    return product([nest.outer[-1], Dim(width)])
+
+
+def _heavy(nest: Nest) -> int:
+    """How many HEAVY functions are evaluated for an element."""
+    elements = [s for sweep in nest.sweeps for s in sweep.elements]
+    return sum(isinstance(s, Compute) and is_heavy(s.function) for s in elements)
