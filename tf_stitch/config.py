@@ -20,8 +20,8 @@ class Config:
     regional_scheme: what is reduced over a row is kept for those that need it along the row; off, a cluster ends there.
     global_scheme: values are kept in scratch between the loop nests of a kernel; off, a cluster ends there.
     remote_stitching: clusters that have no path between them become one kernel.
-    variable_forwarding: what is read of a variable after it was assigned is what was assigned: `passes/variable_reads`.
-      Off for a step that several threads run on the same variables at a time, none of whose additions may get lost.
+    variable_forwarding: what is read of a variable after it was assigned is what was assigned, and what is added to one
+      is added by the kernel that computes it: `passes/variable_reads`.
 
     max_cluster_size: TensorFlow nodes in one cluster, at most.
     min_cluster_size: nodes that do work (constants and reshapes aside) below which a cluster is TOO_SMALL.

@@ -106,7 +106,7 @@ def test_a_bug_of_ours_costs_a_cluster(module: Any, stage: str, monkeypatch: pyt
 
 
 def test_a_bug_where_variables_are_forwarded_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def buggy(_: Any) -> Any:
+    def buggy(*_: Any, **__: Any) -> Any:
         raise KeyError("a bug")
 
     monkeypatch.setattr(pipeline, "without_reads_back", buggy)

@@ -1,4 +1,4 @@
-"""Reads of a variable behind its assignment: which of them are given what was assigned instead."""
+"""Reads of a variable behind its assignment are given what was assigned; additions to it are computed by kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.passes.drawing import Drawing, clusters, f32
 from tf_stitch.ir.graph import Graph, Node, Value
-from tf_stitch.ir.types import DType, TensorType
+from tf_stitch.ir.types import DType, TensorType, shape_of
 from tf_stitch.passes.variable_reads import without_reads_back
 
 RESOURCE = TensorType(DType.OTHER, ())
@@ -41,8 +41,8 @@ class Update:
         return self.d.graph(returned=[Value("step")], **more)
 
 
-def left_alone(graph: Graph) -> bool:
-    return without_reads_back(graph) is graph
+def left_alone(graph: Graph, *, on_gpu: bool = False) -> bool:
+    return without_reads_back(graph, on_gpu=on_gpu) is graph
 
 
 @pytest.mark.parametrize(("op", "computes"), [("AssignAddVariableOp", "AddV2"), ("AssignSubVariableOp", "Sub")])
@@ -52,8 +52,9 @@ def test_a_sum_that_is_read_back_is_computed_instead(op: str, computes: str) -> 
     assert found.nodes["assign/value"] == Node(
         "assign/value", computes, (Value("old"), Value("amount")), (f32("B", 8),), attributes={"T": DType.F32}
     )
-    assert found.nodes["assign"].op == "AssignVariableOp"
-    assert found.nodes["assign"].inputs == (Value("m"), sum_)
+    assert found.nodes["assign"].op == "StitchAssign"
+    assert found.nodes["assign"].inputs == (Value("m"), Value("old"), sum_)
+    assert found.nodes["assign"].attributes == {"dtype": DType.F32}
     assert found.nodes["assign"].controls == ("old",)
     assert found.nodes["step"].inputs == (sum_,)
     assert "new" not in found.nodes
@@ -111,16 +112,9 @@ def a_call(u: Update) -> None:
     u.d.node("call", "StatefulPartitionedCall", u.handle, types=[f32()], stateful=True)
 
 
-def a_read_that_only_comes_later(u: Update) -> None:
-    """Its order came from `new`."""
-    u.d.node("print", "PrintV2", Value("step"), types=[f32()], stateful=True)
-    u.read("late", "print")
-
-
 RULES: dict[str, Callable[[Update], None]] = {
     "another node assigns": another_assignment,
     "a function has the handle": a_call,
-    "a read is behind the assignment by way of the read back": a_read_that_only_comes_later,
 }
 
 
@@ -132,12 +126,59 @@ def test_a_rule(rule: str) -> None:
     assert left_alone(update.d.graph(returned=[Value("step")]))
 
 
-def test_what_is_added_has_to_come_from_a_read() -> None:
-    """Of two threads that add to a counter neither may be lost."""
+def test_what_a_variable_steps_by_is_taken_off_in_the_same_kernel() -> None:
+    """w -= tanh(gradient of w): nobody reads w again."""
+    update = Update("AssignSubVariableOp")
+    step = update.d.node("step", "Tanh", update.d.node("gradient", "MatMul", update.old, update.g))
+    update.assign(amount=step)
+    found = without_reads_back(update.d.graph())
+    assert found.nodes["assign/value"].inputs == (Value("old"), step)
+    assert found.nodes["assign"].inputs == (Value("m"), Value("old"), Value("assign/value"))
+    assert clusters(found) == [["step", "assign/value"]]
+
+
+def test_what_no_kernel_computes_is_added_by_tensorflow() -> None:
+    """There would be a sum of its own, and memory for it."""
     update = Update()
-    update.assign(amount=update.g)
-    update.d.node("step", "Tanh", update.read("new", "assign"))
-    assert left_alone(update.d.graph(returned=[Value("step")]))
+    update.assign(amount=update.d.node("gradient", "MatMul", update.old, update.g))
+    assert left_alone(update.d.graph())
+
+
+def test_what_was_read_before_does_not_wait_for_the_assignment() -> None:
+    """`late` is the only read, and is behind the assignment by way of `print`."""
+    d = Drawing()
+    handle, g = d.node("m", "Placeholder", type_=RESOURCE), d.input("g", f32("B", 8))
+    amount = d.node("amount", "Tanh", g)
+    d.node("assign", "AssignAddVariableOp", handle, amount, types=[RESOURCE], stateful=True, dtype=DType.F32)
+    d.node("print", "PrintV2", g, controls=["assign"], stateful=True)
+    late = d.node("late", "ReadVariableOp", handle, type_=f32("B", 8), controls=["print"], stateful=True)
+    assert left_alone(d.graph(returned=[late]))
+
+
+def test_a_variable_whose_rows_are_gathered_is_added_to_by_tensorflow() -> None:
+    """Its reads are copies, and TensorFlow adds in place."""
+    update = Update()
+    update.assign()
+    indices = update.d.input("indices", TensorType(DType.I32, shape_of(3)))
+    update.d.node("rows", "ResourceGather", update.handle, indices, type_=f32(3, 8), stateful=True)
+    assert left_alone(update.d.graph(returned=[Value("rows")]))
+
+
+def test_gpus_have_no_stitch_assign() -> None:
+    """Moments are assigned, as long as what is added comes from a read of their own; a step is taken off by itself."""
+    found = without_reads_back(Update().graph(), on_gpu=True)
+    assert found.nodes["assign"].op == "AssignVariableOp"
+    assert found.nodes["assign"].inputs == (Value("m"), Value("assign/value"))
+    other = Update()
+    other.assign(amount=other.g)
+    other.d.node("step", "Tanh", other.read("new", "assign"))
+    assert left_alone(other.d.graph(returned=[Value("step")]), on_gpu=True)
+    last = Update("AssignSubVariableOp")
+    last.assign()
+    assert left_alone(last.d.graph(), on_gpu=True)
+    placed = Update("AssignSubVariableOp")
+    placed.assign(device="/job:localhost/replica:0/task:0/device:GPU:0")
+    assert left_alone(placed.d.graph())
 
 
 def test_what_is_added_has_to_have_the_shape_of_the_variable() -> None:
@@ -149,19 +190,37 @@ def test_what_is_added_has_to_have_the_shape_of_the_variable() -> None:
     assert left_alone(update.d.graph(returned=[Value("step")]))
 
 
+# ---- Reads that stay ---------------------------------------------------------------------------------------
+
+
 def test_a_read_without_an_order_may_come_before() -> None:
     update = Update()
     update.assign(controls=["old"])
     update.d.node("step", "Tanh", update.read("new"))
-    assert left_alone(update.d.graph(returned=[Value("step")]))
+    assert reads_back(update)
 
 
-@pytest.mark.parametrize("where", [{"context": ["taken"]}, {"device": "/GPU:0"}])
-def test_a_read_elsewhere_is_left_alone(where: dict[str, Any]) -> None:
+def test_a_read_that_another_read_back_gives_its_order_stays_behind_it() -> None:
+    """`late` is behind the assignment by way of `new`."""
+    update = Update()
+    update.graph()
+    update.d.node("print", "PrintV2", Value("step"), types=[f32()], stateful=True)
+    update.read("late", "print")
+    assert reads_back(update)
+
+
+@pytest.mark.parametrize("where", [{"context": ["taken"]}, {"device": "/CPU:1"}])
+def test_a_read_elsewhere_stays(where: dict[str, Any]) -> None:
     update = Update()
     update.assign(controls=["old"])
     update.d.node("step", "Tanh", update.read("new", "assign", **where))
-    assert left_alone(update.d.graph(returned=[Value("step")]))
+    assert reads_back(update)
+
+
+def reads_back(update: Update) -> bool:
+    """Whether `step` still reads the variable, which a kernel adds to."""
+    found = without_reads_back(update.d.graph(returned=[Value("step")]))
+    return found.nodes["step"].inputs == (Value("new"),) and found.nodes["assign"].inputs[1] == Value("old")
 
 
 def test_two_handles_of_one_name_are_one_variable() -> None:
