@@ -137,10 +137,11 @@ def test_what_a_variable_steps_by_is_taken_off_in_the_same_kernel() -> None:
     assert clusters(found) == [["step", "assign/value"]]
 
 
-def test_what_no_kernel_computes_is_added_by_tensorflow() -> None:
+@pytest.mark.parametrize("op", ["MatMul", "Reshape"])
+def test_what_no_kernel_computes_is_added_by_tensorflow(op: str) -> None:
     """There would be a sum of its own, and memory for it."""
     update = Update()
-    update.assign(amount=update.d.node("gradient", "MatMul", update.old, update.g))
+    update.assign(amount=update.d.node("gradient", op, update.g))
     assert left_alone(update.d.graph())
 
 

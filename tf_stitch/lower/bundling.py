@@ -53,7 +53,7 @@ def _width(nest: Nest, columns_of_block: int) -> int:
     long = any(_lies_in_columns(a, nest, width) and width * a.buffer.dtype.size >= _LONGEST_PIECE for a in accesses)
     if not whole or not plain or long or not any(_lies_in_columns(a, nest, width) for a in accesses):
         return 1
-    return width if all(_column_stride(nest, a, width) is not None for a in accesses) else 1
+    return width if all(_fits(a, nest, width) for a in accesses) else 1
 
 
 def _lies_in_columns(access: Access, nest: Nest, width: int) -> bool:
@@ -62,12 +62,10 @@ def _lies_in_columns(access: Access, nest: Nest, width: int) -> bool:
     return repeated and access.strides[-1] == ONE and access.strides[len(nest.outer) - 1] == Dim(width)
 
 
-def _column_stride(nest: Nest, access: Access, width: int) -> Dim | None:
-    """How far apart an access finds neighbouring columns, or bundles where it has one value for each; else None."""
+def _fits(access: Access, nest: Nest, width: int) -> bool:
+    """Whether neighbouring columns are equally far apart everywhere, or share one value in each bundle."""
     across, along = access.strides[len(nest.outer) - 1], access.strides[-1]
-    if along == _ZERO:
-        return across
-    return along if across == along * Dim(width) else None
+    return along == _ZERO or across == along * Dim(width)
 
 
 def is_of_bundles(outer: int, strides: Sequence[Dim]) -> bool:

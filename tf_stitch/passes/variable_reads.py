@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 from tf_stitch.ir.graph import Node, Value
 from tf_stitch.ir.types import FLOATS, DType
 from tf_stitch.ops import OPS
+from tf_stitch.passes.profitability import works
 
 if TYPE_CHECKING:
     from tf_stitch.ir.graph import Graph
@@ -43,7 +44,6 @@ _READ = "ReadVariableOp"
 _ASSIGN = "AssignVariableOp"
 _ASSIGN_SUM = "StitchAssign"
 _SUMS = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
-_WRITERS = frozenset({_ASSIGN, *_SUMS})
 _GATHERS = frozenset({"ResourceGather", "ResourceGatherNd"})
 _HARMLESS = _GATHERS | {_READ, "VarIsInitializedOp", "VariableShape"}
 _NAMES = frozenset({"_Arg", "Placeholder", "VarHandleOp"})  # each another variable, but for handles of one shared name
@@ -170,14 +170,13 @@ def _descendants(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _sum(graph: Graph, writer: Node, others: Sequence[Node], later: Sequence[Node], *, on_gpu: bool) -> _Sum | None:
-    """What becomes of an addition: where what is added, or who reads the sum, may share a kernel with it."""
+    """What becomes of an addition, where there is something to gain and it can be done; else None."""
     amount = writer.inputs[1]
+    before: Value | None = None
     if on_gpu:
         before = _own_read(graph, writer) if later else None
-    elif (later or graph.nodes[amount.node].op in OPS) and not any(n.op in _GATHERS for n in others):
+    elif _pays(graph, amount, others, later):
         before = _read_before(graph, writer, others)
-    else:
-        before = None
     name = f"{writer.name}/value"
     type_ = graph.type_of(amount)
     if before is None or name in graph.nodes or type_.shape is None or graph.type_of(before) != type_:
@@ -188,6 +187,13 @@ def _sum(graph: Graph, writer: Node, others: Sequence[Node], later: Sequence[Nod
     inputs = (before, amount)
     node = Node(name, _SUMS[writer.op], inputs, (type_,), (), attributes, writer.device, writer.context)
     return _Sum(node, None if on_gpu else before)
+
+
+def _pays(graph: Graph, amount: Value, others: Sequence[Node], later: Sequence[Node]) -> bool:
+    """Whether taking the sum over is less work than adding: a kernel has it, and reads of the variable are no copies."""
+    if any(n.op in _GATHERS for n in others):
+        return False
+    return bool(later) or (graph.nodes[amount.node].op in OPS and works(graph, [amount.node], frozenset()))
 
 
 def _read_before(graph: Graph, writer: Node, others: Iterable[Node]) -> Value | None:
