@@ -190,7 +190,7 @@ def _sum(graph: Graph, writer: Node, others: Sequence[Node], later: Sequence[Nod
 
 
 def _pays(graph: Graph, amount: Value, others: Sequence[Node], later: Sequence[Node]) -> bool:
-    """Whether taking the sum over is less work than adding: a kernel has it, and reads of the variable are no copies."""
+    """Whether taking the sum over saves work: a kernel has it, and what is read of the variable is no copy."""
     if any(n.op in _GATHERS for n in others):
         return False
     return bool(later) or (graph.nodes[amount.node].op in OPS and works(graph, [amount.node], frozenset()))
