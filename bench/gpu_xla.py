@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import kernel_hlo
+from bench.elsewhere import ROOT
 from bench.kernel_rule import Kind, kernels
 
-ROOT = Path(__file__).resolve().parent.parent
 WORKER = Path(__file__).with_name("xla_gpu_worker.py")
 LONGEST_S = 1800
 ENVIRONMENT = "TF_STITCH_XLA_GPU"  # names another directory than the default

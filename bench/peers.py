@@ -29,7 +29,8 @@ from rich.console import Console
 
 from bench import peers_table, results, timing
 from bench.clusters import DISAGREEMENT, KEEP_MEMORY, MALLOC, OUTPUT, thread_counts
-from bench.peers_protocol import ROOT, Lost, Refused, Worker
+from bench.elsewhere import ROOT
+from bench.peers_protocol import Lost, Refused, Worker
 from bench.peers_rows import EMPTY, PEERS, WAYS, Row, row, summary
 from bench.timing import Effort, Samples
 

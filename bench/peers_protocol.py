@@ -21,12 +21,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from bench import timing
+from bench.elsewhere import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 Answer = dict[str, Any]
 Calls = dict[str, Callable[[], object]]
 
