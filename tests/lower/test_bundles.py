@@ -153,3 +153,19 @@ def test_pieces_that_do_not_lie_side_by_side_go_by_rows() -> None:
     weights = b.input(TensorType(DType.F32, shape_of(12)))
     made = lowered(b.finish([b.reduce("sum", b.apply("mul", x, weights), [0, 2])]))
     assert [(s.driver, s.bundle) for s in made.schedules] == [(Driver.ROWS, 1)]
+
+
+def test_one_tensor_with_a_value_for_each_channel_and_the_same_for_each_group_goes_by_rows() -> None:
+    """Columns and bundles of it are equally far apart."""
+    width = 9
+    b = builder()
+    x = b.input(TensorType(DType.F32, shape_of("N", GROUPS, width)))
+    weights = b.input(TensorType(DType.F32, shape_of(GROUPS * width)))
+    of_channels = b.reshape(weights, shape_of(1, GROUPS, width))
+    of_groups = b.reshape(b.slice(weights, [0], shape_of(GROUPS)), shape_of(1, GROUPS, 1))
+    body = b.finish([b.reduce("sum", b.apply("mul", b.apply("mul", x, of_channels), of_groups), [0, 2])])
+    made = lowered(body)
+    assert [s.bundle for s in made.schedules] == [1]
+    (kernel,) = compiled([made])
+    inputs = inputs_of(body, {"N": 40})
+    assert_near(kernel(inputs)[0], evaluate(body, inputs, {"N": 40})[0], ulps=64, what="sums", least=1.0)

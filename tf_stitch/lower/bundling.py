@@ -53,7 +53,11 @@ def _width(nest: Nest, columns_of_block: int) -> int:
     long = any(_lies_in_columns(a, nest, width) and width * a.buffer.dtype.size >= _LONGEST_PIECE for a in accesses)
     if not whole or not plain or long or not any(_lies_in_columns(a, nest, width) for a in accesses):
         return 1
-    return width if all(_fits(a, nest, width) for a in accesses) else 1
+    # Of columns and of bundles, two accesses may look the same once the nest is turned.
+    outer = len(nest.outer)
+    of_bundles = {a.buffer for a in accesses if is_of_bundles(outer, a.strides)}
+    in_both = any(a.buffer in of_bundles and not is_of_bundles(outer, a.strides) for a in accesses)
+    return width if not in_both and all(_fits(a, nest, width) for a in accesses) else 1
 
 
 def _lies_in_columns(access: Access, nest: Nest, width: int) -> bool:
