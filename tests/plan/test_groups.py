@@ -441,3 +441,50 @@ def loading(position: int) -> StitchPlan:
 def test_broken_plans_are_caught(plan: Callable[[], StitchPlan], rule: str) -> None:
     with pytest.raises(BrokenInvariant, match=rule):
         verify_plan(plan())
+
+
+# -- sizes that agree by chance --------------------------------------------------------------------------------
+
+
+def test_columns_do_not_join_rows_that_are_as_many_and_as_long() -> None:
+    """Of a square. In the nest of the rows each element of a column would lie in another line of memory."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x = b.input(f32(8, 8))
+        return [b.reduce("sum", x, [1], keep_dims=True), b.reduce("sum", x, [0], keep_dims=True)]
+
+    check(build, """\
+        group 0: for a0 < 8, for each a1 < 8; dominant %1
+          %0[a0, a1]  input 0          f32[8, 8]  load
+          %1[a0, 0]   sum %0 over (1)  f32[8, 1]  independent, store
+
+        group 1: for a0 < 8, for each a1 < 8; dominant %2
+          %0[a1, a0]  input 0          f32[8, 8]  load
+          %2[0, a0]   sum %0 over (0)  f32[1, 8]  independent, store
+
+        scratch: none
+        """)  # fmt: skip
+
+
+def test_columns_do_not_join_groups_of_channels_that_are_as_many_and_as_long() -> None:
+    """A group norm's gradient: 2 * 3 groups of 4 * 2 elements each, and 6 channels, over 2 * 4 places."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        dy = b.input(f32(2, 4, 6))
+        grouped = b.reshape(dy, shape_of(2, 4, 3, 2))
+        return [b.reduce("sum", grouped, [1, 3]), b.reduce("sum", dy, [0, 1])]
+
+    plan = planned(build)
+    assert len(plan.groups) == 2
+    assert [len(g.outer) for g in plan.groups] == [2, 1]
+
+
+def test_what_lies_crosswise_joins_what_it_is_multiplied_with() -> None:
+    """A sum over a row, times what is transposed: x is read once."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x, w = b.input(f32(8, 8)), b.input(f32(8, 8))
+        weighted = b.apply("mul", x, b.transpose(w, [1, 0]))
+        return [b.reduce("sum", x, [1]), b.reduce("sum", weighted, [1])]
+
+    assert len(planned(build).groups) == 1

@@ -51,6 +51,7 @@ from tf_stitch.plan.indexing import (
     result_map,
     row_major,
 )
+from tf_stitch.plan.orientation import goes_another_way
 from tf_stitch.plan.pieces import read_steps, stored_steps
 from tf_stitch.plan.plan import Group, Instance, Scheme, StitchPlan
 from tf_stitch.plan.repeated import dear_and_repeated
@@ -251,7 +252,7 @@ def _grow(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> Draft |
             for new in missing:
                 draft.proposals[new] = _propose(body, draft, new)
                 _propagate(body, draft, elsewhere)
-            return draft
+            return None if is_reduction and _is_crosswise(body, draft, anchor, elsewhere) else draft
         except Straddle as straddle:  # all maps speak of the axis that is cut: start over with its parts
             _cut(draft, straddle)
             draft.proposals, draft.maps = {}, {}
@@ -259,6 +260,19 @@ def _grow(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> Draft |
         except Unsupported:
             return None
     return None
+
+
+def _is_crosswise(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> bool:
+    """Whether a reduction reads crosswise what it reads, in the nest of others."""
+    others = [r for r in draft.reductions if r != anchor]
+    if not others:
+        return False
+    alone, rest = draft.copy(), draft.copy()
+    alone.proposals = {anchor: draft.proposals[anchor]}
+    rest.proposals = {a: m for a, m in draft.proposals.items() if a != anchor}
+    _propagate(body, alone, elsewhere | set(others))
+    _propagate(body, rest, elsewhere | {anchor})
+    return goes_another_way(body, alone, rest)
 
 
 def _cut(draft: Draft, straddle: Straddle) -> None:
