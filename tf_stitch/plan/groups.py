@@ -9,7 +9,8 @@
   2. Each anchor in turn, reductions first, joins the earliest group that can hold it, or opens a new one. To hold
      it, a group must find a map for it (the linear order of its loop nest, or the map its neighbours have), and
      then everything that the anchor reads, back to the inputs, must get a map by index propagation. A group before
-     those that the anchor reads can hold it, too, while no group reads it: it goes behind them.
+     those that the anchor reads can hold it, too, while no group reads it: it goes behind them. A reduction does not
+     join where all it reads would be read crosswise (orientation.py).
 
          sum of dy down the columns | rows of x and dy | sum of dy*x^ down the columns: joins the first, which goes last
   3. A group is one loop nest. Reading a reduction of the same group is REGIONAL; reading what an earlier group
@@ -119,6 +120,8 @@ def _assign(
         if dominant_merging:
             tried += [p for p in related if p < first and not any(readers[a] for a in drafts[p].proposals)]
         homes = _homes(body, drafts, anchor, home, tried, first, identities)
+        if spaces is not None:
+            homes = (found for found in homes if not _is_crosswise(body, found[1], anchor))
         chosen: tuple[int, Draft] | None = choose(homes, None)
         if chosen is None:
             raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
@@ -168,6 +171,19 @@ def _homes(
     grown = _grow(body, _seed(body, anchor, identities), anchor, set(home))
     if grown is not None:
         yield len(drafts), grown
+
+
+def _is_crosswise(body: Body, draft: Draft, anchor: int) -> bool:
+    """Whether an anchor is a reduction that reads crosswise what it reads, in the nest of others."""
+    others = {r for r in draft.reductions if r != anchor}
+    if anchor not in draft.reductions or not others:
+        return False
+    alone, rest = draft.copy(), draft.copy()
+    alone.proposals = {anchor: draft.proposals[anchor]}
+    rest.proposals = {a: m for a, m in draft.proposals.items() if a != anchor}
+    _propagate(body, alone, draft.loaded | others)
+    _propagate(body, rest, draft.loaded | {anchor})
+    return goes_another_way(body, alone, rest)
 
 
 def _spaces(body: Body) -> list[int]:
@@ -252,7 +268,7 @@ def _grow(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> Draft |
             for new in missing:
                 draft.proposals[new] = _propose(body, draft, new)
                 _propagate(body, draft, elsewhere)
-            return None if is_reduction and _is_crosswise(body, draft, anchor, elsewhere) else draft
+            return draft
         except Straddle as straddle:  # all maps speak of the axis that is cut: start over with its parts
             _cut(draft, straddle)
             draft.proposals, draft.maps = {}, {}
@@ -260,19 +276,6 @@ def _grow(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> Draft |
         except Unsupported:
             return None
     return None
-
-
-def _is_crosswise(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> bool:
-    """Whether a reduction reads crosswise what it reads, in the nest of others."""
-    others = [r for r in draft.reductions if r != anchor]
-    if not others:
-        return False
-    alone, rest = draft.copy(), draft.copy()
-    alone.proposals = {anchor: draft.proposals[anchor]}
-    rest.proposals = {a: m for a, m in draft.proposals.items() if a != anchor}
-    _propagate(body, alone, elsewhere | set(others))
-    _propagate(body, rest, elsewhere | {anchor})
-    return goes_another_way(body, alone, rest)
 
 
 def _cut(draft: Draft, straddle: Straddle) -> None:
