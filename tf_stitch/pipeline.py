@@ -30,7 +30,6 @@ from tf_stitch.passes.variable_reads import without_reads_back
 from tf_stitch.pauses import collection_paused
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.plan import StitchPlan
-from tf_stitch.plan.target import Target
 from tf_stitch.plan.verify import verify_plan
 from tf_stitch.toolchain.artifact import Artifact, Source, Toolchain
 
@@ -90,7 +89,7 @@ def stitch_all(
     compiled: dict[Body, _Draft] = {}
     for number, graph in enumerate(graphs):
         tell("plan", number, len(graphs))
-        graph = _forwarded(graph, config, target)
+        graph = _forwarded(graph, config)
         revised.append(graph)
         see("graph", graph)
         clustering = _cluster(graph, config, casebook)
@@ -137,12 +136,10 @@ def _built(drafts: Sequence[_Draft], toolchain: Toolchain) -> list[tuple[Rendere
     return [(m, unfit(m, a) or a) for m, a in zip(made, artifacts, strict=True)]
 
 
-def _forwarded(graph: Graph, config: Config, target: Targets) -> Graph:
+def _forwarded(graph: Graph, config: Config) -> Graph:
     """Stage 2; after an error of ours, the graph as it was."""
     try:
-        if not config.variable_forwarding:
-            return graph
-        return without_reads_back(graph, on_gpu=not isinstance(target, Target))
+        return without_reads_back(graph, config.target) if config.variable_forwarding else graph
     except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
         excused(graph.name, error)
         return graph

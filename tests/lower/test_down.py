@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.lower.building import Lowered, compiled, lowered
-from tests.lower.comparison import assert_near, same_bits
-from tests.lower.compiled import Compiled, Host
+from tests.lower.building import compiled, lowered
+from tests.lower.columns import (
+    Kernels,
+    assert_bits_do_not_depend_on_threads,
+    assert_right,
+    inputs_of,
+    kernels_of,
+)
+from tests.lower.comparison import same_bits
+from tests.lower.compiled import Host
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.types import DType, TensorType, shape_of
-from tf_stitch.lower import interp
 from tf_stitch.lower.cpu import Driver
 from tf_stitch.ops import FUNCTIONS, REDUCERS
-from tf_stitch.runtime.reference import evaluate
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Kernels = dict[str, tuple[Lowered, Compiled]]
 
 FLOATS = (DType.F32, DType.F64, DType.F16, DType.BF16)
 
@@ -99,49 +100,19 @@ SIZES = [
 
 @pytest.fixture(scope="module")
 def kernels() -> Kernels:
-    made = [lowered(body, name) for name, body in BODIES.items()]
-    return dict(zip(BODIES, zip(made, compiled(made), strict=True), strict=True))
-
-
-def inputs_of(body: Body, sizes: dict[str, int]) -> list[Array | None]:
-    random = np.random.default_rng(0)
-    found: list[Array | None] = []
-    for type_ in body.inputs:
-        assert type_ is not None
-        values = random.standard_normal([d.evaluate(sizes) for d in type_.dims]) * 3
-        found.append(values.astype(type_.dtype.numpy))
-    return found
+    return kernels_of(BODIES)
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_columns_of_any_width_and_length(name: str, kernels: Kernels) -> None:
     made, kernel = kernels[name]
     assert Driver.DOWN in [s.driver for s in made.schedules]
-    for sizes in SIZES:
-        inputs = inputs_of(BODIES[name], sizes)
-        wanted = evaluate(BODIES[name], inputs, sizes)
-        for found in (kernel(inputs), interp.run(made.kernel, inputs)):
-            for mine, theirs in zip(found, wanted, strict=True):
-                assert_near(mine, theirs, ulps=64, what=f"{name} {sizes}", least=1.0)
+    assert_right(made, kernel, BODIES[name], SIZES)
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_the_bits_do_not_depend_on_who_computes_them(name: str, kernels: Kernels) -> None:
-    """WHOLE and SPLIT, all threads, all orders, and into the inputs' buffers where they may be taken."""
-    _, kernel = kernels[name]
-    for sizes in SIZES:
-        inputs = inputs_of(BODIES[name], sizes)
-        alone = kernel(inputs)
-        for host in (
-            Host(threads=2, order="forward"),
-            Host(threads=8, order="reversed"),
-            Host(threads=8, pool=4, order="strided"),
-            Host(threads=1, cache_bytes=0),
-            Host(threads=8, order="reversed", cache_bytes=0),
-        ):
-            for forward in (False, True):
-                for mine, theirs in zip(kernel(inputs, host, forward=forward), alone, strict=True):
-                    assert same_bits(mine, theirs), f"{name} {sizes} {host.threads} threads"
+    assert_bits_do_not_depend_on_threads(kernels[name][1], BODIES[name], SIZES)
 
 
 def test_few_columns_are_split_into_blocks_of_rows(kernels: Kernels) -> None:

@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_stitch.ir.types import ONE, Dim, product
-from tf_stitch.lower.kernel import Access, Compute, Coordinate, Load, Nest, Store, statements
+from tf_stitch.ir.types import ONE, Dim
+from tf_stitch.lower.kernel import Access, Compute, Coordinate, Load, Nest, statements
+from tf_stitch.lower.nests import accesses
 from tf_stitch.lower.recomputing import without_tile
 from tf_stitch.ops import is_heavy
 
 _ZERO = Dim(0)
+_BLOCK_COLUMNS = 4096  # that a task goes down at a time: kBlockColumns of down.h
 _LONGEST_PIECE = 128  # bytes: of two lines of memory, rows share too little to be worth going through all of them
 
 
-def bundled(nest: Nest, columns_of_block: int) -> tuple[Nest, int]:
-    """The nest, without tiles if it goes down bundles of columns, and how wide those are; 1 where it does not.
-
-    columns_of_block: that one task goes down at a time; no bundle may lie in two of them.
-    """
-    width = _width(nest, columns_of_block)
+def bundled(nest: Nest) -> tuple[Nest, int]:
+    """The nest, without tiles if it goes down bundles of columns, and how wide those are; 1 where it does not."""
+    width = _width(nest)
     if width == 1:
         return nest, 1
     bare = nest
@@ -39,25 +38,27 @@ def bundled(nest: Nest, columns_of_block: int) -> tuple[Nest, int]:
     return (nest, 1) if _heavy(bare) > _heavy(nest) else (bare, width)
 
 
-def _width(nest: Nest, columns_of_block: int) -> int:
+def _width(nest: Nest) -> int:
     if not nest.reductions or not nest.outer or len(nest.inner) < 2:
         return 1
     rows, piece = nest.outer[-1], nest.inner[-1]
     if not piece.is_static or piece.is_one or rows.is_one:
         return 1
     width = piece.coefficient
-    columns = rows * piece
-    whole = columns_of_block % width == 0 or (columns.is_static and columns.coefficient <= columns_of_block)
+    columns = columns_of(nest, width)
+    # No bundle may lie in two tasks' blocks.
+    whole = _BLOCK_COLUMNS % width == 0 or (columns.is_static and columns.coefficient <= _BLOCK_COLUMNS)
     plain = not any(isinstance(s, Coordinate) or (isinstance(s, Load) and s.at) for s in statements(nest))
-    accesses = [s.access for s in statements(nest) if isinstance(s, Load | Store) and s.access.buffer not in nest.tiles]
-    long = any(_lies_in_columns(a, nest, width) and width * a.buffer.dtype.size >= _LONGEST_PIECE for a in accesses)
-    if not whole or not plain or long or not any(_lies_in_columns(a, nest, width) for a in accesses):
+    shared = [s.access for s in accesses(nest)]
+    in_columns = [a for a in shared if _lies_in_columns(a, nest, width)]
+    long = any(width * a.buffer.dtype.size >= _LONGEST_PIECE for a in in_columns)
+    if not whole or not plain or long or not in_columns:
         return 1
     # Of columns and of bundles, two accesses may look the same once the nest is turned.
     outer = len(nest.outer)
-    of_bundles = {a.buffer for a in accesses if is_of_bundles(outer, a.strides)}
-    in_both = any(a.buffer in of_bundles and not is_of_bundles(outer, a.strides) for a in accesses)
-    return width if not in_both and all(_fits(a, nest, width) for a in accesses) else 1
+    of_bundles = {a.buffer for a in shared if is_of_bundles(outer, a.strides)}
+    in_both = any(a.buffer in of_bundles and not is_of_bundles(outer, a.strides) for a in shared)
+    return width if not in_both and all(_fits(a, nest, width) for a in shared) else 1
 
 
 def _lies_in_columns(access: Access, nest: Nest, width: int) -> bool:
@@ -79,7 +80,7 @@ def is_of_bundles(outer: int, strides: Sequence[Dim]) -> bool:
 
 def columns_of(nest: Nest, width: int) -> Dim:
     """How many columns a nest goes down."""
-    return product([nest.outer[-1], Dim(width)])
+    return nest.outer[-1] * Dim(width)
 
 
 def _heavy(nest: Nest) -> int:

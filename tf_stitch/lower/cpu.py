@@ -50,7 +50,6 @@ from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 4096  # elements: a lane adds up some hundred of them, and a block and its tile stay in L1
 _ELEMENTWISE_BLOCK = 4096
-BLOCK_COLUMNS = 4096  # that a task goes down at a time: kBlockColumns of down.h
 # A step of the loop is several vectors, so that one waits while another computes. Two are enough where the CPU sees
 # the next step while it waits for this one; of a long step it does not. A very long one gets one vector: more would
 # only wait for each other's registers, and for the compiler.
@@ -103,7 +102,7 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
     """
     widths = [1] * len(kernel.nests)
     if adaptive:
-        found = [bundled(_packed(nest, target), BLOCK_COLUMNS) for nest in kernel.nests]
+        found = [bundled(_packed(nest, target)) for nest in kernel.nests]
         kernel = replace(kernel, nests=tuple(nest for nest, _ in found))
         widths = [width for _, width in found]
     pairs = zip(kernel.nests, widths, strict=True)

@@ -122,13 +122,13 @@ def sources_of(kernel: Kernel) -> dict[int, set[int]]:
 
 def stored_by(nest: Nest, sources: Mapping[int, set[int]]) -> set[Memory]:
     """What a nest writes to, with inputs whose memory that may be."""
-    stores = {_memory(s.access) for s in _accesses(nest) if isinstance(s, Store)}
+    stores = {_memory(s.access) for s in accesses(nest) if isinstance(s, Store)}
     outputs = [index for place, index in stores if place is Place.OUTPUT]
     return stores | {(Place.INPUT, i) for o in outputs for i in sources.get(o, ())}
 
 
 def read_by(nest: Nest) -> set[Memory]:
-    loads = {_memory(s.access) for s in _accesses(nest) if isinstance(s, Load)}
+    loads = {_memory(s.access) for s in accesses(nest) if isinstance(s, Load)}
     return loads | {_memory(r.source) for r in nest.repeats}
 
 
@@ -136,7 +136,7 @@ def _memory(access: Access) -> Memory:
     return access.buffer.place, access.buffer.index
 
 
-def _accesses(nest: Nest) -> list[Load | Store]:
+def accesses(nest: Nest) -> list[Load | Store]:
     """Those of memory that tasks share."""
-    accesses = [s for s in statements(nest) if isinstance(s, Load | Store)]
-    return [s for s in accesses if s.access.buffer.place is not Place.TILE]
+    found = [s for s in statements(nest) if isinstance(s, Load | Store)]
+    return [s for s in found if s.access.buffer.place is not Place.TILE]

@@ -288,11 +288,11 @@ def _is_tile(s: Statement) -> bool:
 
 
 def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
-    from tf_stitch.lower.cpu import BLOCK_COLUMNS, Driver
+    from tf_stitch.lower.cpu import Driver
 
     down = schedule.driver is Driver.DOWN
     extent, lanes = columns_of(nest, schedule.bundle) if down else nest.inner[-1], schedule.lanes
-    bundle_fits = schedule.bundle == 1 or (down and bundled(nest, BLOCK_COLUMNS) == (nest, schedule.bundle))
+    bundle_fits = schedule.bundle == 1 or (down and bundled(nest) == (nest, schedule.bundle))
     check(bundle_fits, f"{schedule}: the pieces of rows lie side by side")
     check(lanes & (lanes - 1) == 0 < schedule.narrow, f"{schedule}: lanes are powers of two")
     check(schedule.block > 0, f"{schedule}: a block holds something")

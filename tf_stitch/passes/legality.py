@@ -38,7 +38,7 @@ def examine(
         return because(Reason.FETCHED)
     if node.stateful:
         return because(Reason.STATEFUL)
-    if not _may_run_there(node.device, config.target):
+    if not may_run_there(node.device, config.target):
         return because(Reason.DEVICE, node.device)
     if is_about_shapes:
         return because(Reason.TOO_SMALL, "arithmetic on shapes")
@@ -77,7 +77,7 @@ def is_silent(node: Node) -> bool:
     return node.op in _SILENT
 
 
-def _may_run_there(device: str, target: str) -> bool:
+def may_run_there(device: str, target: str) -> bool:
     """Whether a node that is placed on `device`, or nowhere yet, may be in a kernel for `target`."""
     kind = "GPU" if is_for_gpus(target) else "CPU"
     return not device or kind in device.upper().rsplit("/", 1)[-1]

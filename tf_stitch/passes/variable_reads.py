@@ -32,9 +32,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tf_stitch.config import is_for_gpus
 from tf_stitch.ir.graph import Node, Value
 from tf_stitch.ir.types import FLOATS, DType
 from tf_stitch.ops import OPS
+from tf_stitch.passes.legality import may_run_there
 from tf_stitch.passes.profitability import works
 
 if TYPE_CHECKING:
@@ -51,10 +53,10 @@ _ADDED = FLOATS | {DType.I32, DType.I64}  # what StitchAssign adds
 _REACH = 16  # nodes between a read and what is added: beyond them they would not be in one kernel
 
 
-def without_reads_back(graph: Graph, *, on_gpu: bool = False) -> Graph:
+def without_reads_back(graph: Graph, target: str = "cpu") -> Graph:
     """The graph with values in place of reads back, and sums in place of additions to variables.
 
-    Nodes that have changed for it are in its `revised`. on_gpu: whether its kernels are for GPUs.
+    Nodes that have changed for it are in its `revised`. target: what its kernels are for, as in Config.
     """
     writers = [n for n in graph.nodes.values() if n.op in _SUMS or (n.op == _ASSIGN and graph.consumers[n.name])]
     if not writers:
@@ -69,7 +71,7 @@ def without_reads_back(graph: Graph, *, on_gpu: bool = False) -> Graph:
         later = _later_reads(graph, writer, others)
         if writer.op == _ASSIGN:
             value = writer.inputs[1]
-        elif (found := _sum(graph, writer, others, later, on_gpu=on_gpu or "GPU" in writer.device)) is not None:
+        elif (found := _sum(graph, writer, others, later, target)) is not None:
             sums[writer.name] = found
             value = Value(found.node.name)
         else:
@@ -169,9 +171,10 @@ def _descendants(graph: Graph, node: Node) -> Iterator[str]:
                 yield user
 
 
-def _sum(graph: Graph, writer: Node, others: Sequence[Node], later: Sequence[Node], *, on_gpu: bool) -> _Sum | None:
+def _sum(graph: Graph, writer: Node, others: Sequence[Node], later: Sequence[Node], target: str) -> _Sum | None:
     """What becomes of an addition, where there is something to gain and it can be done; else None."""
     amount = writer.inputs[1]
+    on_gpu = is_for_gpus(target) or not may_run_there(writer.device, target)
     before: Value | None = None
     if on_gpu:
         before = _own_read(graph, writer) if later else None

@@ -121,7 +121,7 @@ def _assign(
             tried += [p for p in related if p < first and not any(readers[a] for a in drafts[p].proposals)]
         homes = _homes(body, drafts, anchor, home, tried, first, identities)
         if spaces is not None:
-            homes = (found for found in homes if not _is_crosswise(body, found[1], anchor))
+            homes = (found for found in homes if not _is_crosswise(body, drafts, *found, anchor))
         chosen: tuple[int, Draft] | None = choose(homes, None)
         if chosen is None:
             raise Unsupported(Reason.SCHEME, f"no loop nest computes {body.steps[anchor].origin}")
@@ -173,17 +173,14 @@ def _homes(
         yield len(drafts), grown
 
 
-def _is_crosswise(body: Body, draft: Draft, anchor: int) -> bool:
-    """Whether an anchor is a reduction that reads crosswise what it reads, in the nest of others."""
-    others = {r for r in draft.reductions if r != anchor}
-    if anchor not in draft.reductions or not others:
+def _is_crosswise(body: Body, drafts: Sequence[Draft], position: int, grown: Draft, anchor: int) -> bool:
+    """Whether a reduction would read crosswise all that it reads, in the nest of those that are there."""
+    if position == len(drafts) or anchor not in grown.reductions:
         return False
-    alone, rest = draft.copy(), draft.copy()
-    alone.proposals = {anchor: draft.proposals[anchor]}
-    rest.proposals = {a: m for a, m in draft.proposals.items() if a != anchor}
-    _propagate(body, alone, draft.loaded | others)
-    _propagate(body, rest, draft.loaded | {anchor})
-    return goes_another_way(body, alone, rest)
+    before, alone = drafts[position], grown.copy()
+    alone.proposals = {anchor: grown.proposals[anchor]}
+    _propagate(body, alone, {*grown.loaded, *before.reductions})
+    return goes_another_way(body, alone, before)
 
 
 def _spaces(body: Body) -> list[int]:

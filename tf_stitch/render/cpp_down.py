@@ -41,8 +41,8 @@ from tf_stitch.lower.kernel import (
     Store,
     Sweep,
     operands,
-    statements,
 )
+from tf_stitch.lower.nests import accesses
 from tf_stitch.render.c_family import dim, register
 from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.render.cpp_statements import Scope, accumulator_type
@@ -272,8 +272,8 @@ class DownPrinter(NestPrinter):
 
     def _element_bytes(self) -> int:
         """Bytes that pass through memory for an element."""
-        accesses = [s.access for s in statements(self.nest) if isinstance(s, Load | Store)]
-        both = {a.buffer for a in accesses if a.strides[-1] != _ZERO and any(d != _ZERO for d in a.strides[:-1])}
+        moved = [s.access for s in accesses(self.nest)]
+        both = {a.buffer for a in moved if a.strides[-1] != _ZERO and any(d != _ZERO for d in a.strides[:-1])}
         return sum(b.dtype.size for b in both)
 
     def _cut(self) -> list[str]:
@@ -386,8 +386,7 @@ def _shared_by_bundles(nest: Nest, bundle: int) -> frozenset[Access]:
     if bundle == 1:
         return frozenset()
     outer = len(nest.outer)
-    accesses = [s.access for s in statements(nest) if isinstance(s, Load | Store)]
-    shared = [a for a in accesses if is_of_bundles(outer, a.strides)]
+    shared = [s.access for s in accesses(nest) if is_of_bundles(outer, s.access.strides)]
     return frozenset(replace(a, strides=_turned_strides(a.strides, outer, bundle)) for a in shared)
 
 
@@ -456,7 +455,7 @@ class _ColumnScope(Scope):
     def _vector_load(self, access: Access, indices: Sequence[LookUp] = ()) -> str:
         if access not in self.shared:
             return super()._vector_load(access, indices)
-        return f"load_each<L>({self._each(access)}, count)"
+        return f"load_at<L>({self._at(access)}, {self._bundles(access)}, count)"
 
     def is_streamed(self, access: Access) -> bool:
         return access not in self.shared and super().is_streamed(access)
@@ -464,8 +463,11 @@ class _ColumnScope(Scope):
     def _vector_store(self, access: Access, value: str) -> str:
         if access not in self.shared:
             return super()._vector_store(access, value)
-        return f"store_each<L>({self._each(access)}, {value}, count);"
+        return f"store_at({self._at(access)}, {self._bundles(access)}, {value}, count);"
 
-    def _each(self, access: Access) -> str:
-        at = self.places[access] + self._inner_offset(access)
-        return f"{at}, n, {self.bundle}, {dim(access.strides[-1], 'call.')}"
+    def _at(self, access: Access) -> str:
+        return self.places[access] + self._inner_offset(access)
+
+    def _bundles(self, access: Access) -> str:
+        """Where the bundle of each lane's column is."""
+        return f"bundles<L>(n, {self.bundle}, {dim(access.strides[-1], 'call.')})"

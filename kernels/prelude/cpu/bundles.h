@@ -17,28 +17,12 @@ STITCH_INLINE auto load_bundled(const T* totals, i64 n, i64 width, i64 columns) 
   return load<L>(static_cast<const T*>(combined));
 }
 
+// Where what has one value for each bundle, `stride` apart, is found for columns n, n + 1, ...
 template <int L>
-STITCH_INLINE i64 lanes_of(All) {
-  return L;
-}
-template <int L>
-STITCH_INLINE i64 lanes_of(i64 count) {
-  return count < L ? count : L;
-}
-
-// What has one value for each bundle, `stride` apart, for columns n, n + 1, ...
-template <int L, class S, class Count>
-STITCH_INLINE auto load_each(const S* p, i64 n, i64 width, i64 stride, Count count) {
-  S elements[L] = {};
-  for (i64 lane = 0; lane < lanes_of<L>(count); ++lane) elements[lane] = p[(n + lane) / width * stride];
-  return load<L>(static_cast<const S*>(elements));
-}
-// The columns of a bundle all have the same value.
-template <int L, class S, class X, class Count>
-STITCH_INLINE void store_each(S* p, i64 n, i64 width, i64 stride, X value, Count count) {
-  S elements[L];
-  store(elements, value);
-  for (i64 lane = 0; lane < lanes_of<L>(count); ++lane) p[(n + lane) / width * stride] = elements[lane];
+STITCH_INLINE Pack<i64, L> bundles(i64 n, i64 width, i64 stride) {
+  i64 places[L];
+  for (i64 lane = 0; lane < L; ++lane) places[lane] = (n + lane) / width * stride;
+  return load<L>(static_cast<const i64*>(places));
 }
 
 }  // namespace stitch

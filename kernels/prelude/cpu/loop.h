@@ -27,6 +27,10 @@ template <int L, class S>
 STITCH_INLINE auto load_at(const S* p, Pack<i64, L> at, All) {
   return load_at<L>(p, at, L);
 }
+template <int L, class S, class X>
+STITCH_INLINE void store_at(S* p, Pack<i64, L> at, X value, All) {
+  store_at(p, at, value, L);
+}
 template <class S, class T, int L>
 STITCH_INLINE void store(S* p, Pack<T, L> value, All) {
   store(p, value);

@@ -3,7 +3,7 @@
 //
 //   load<L>(p)  load<L>(p, count)  load_strided<L>(p, stride)  load_strided<L>(p, stride, count)
 //   store(p, x) store(p, x, count) store_strided(p, stride, x) store_strided(p, stride, x, count)
-//   load_at<L>(p, places, count)
+//   load_at<L>(p, places, count)   store_at(p, places, x, count)
 //   stream(p, x, past)          a streaming store where `past`; settle() before another thread may read it
 //
 // f16 and bf16 are computed on as f32, boolean as Mask, everything else as itself.
@@ -433,6 +433,15 @@ STITCH_INLINE auto load_at(const S* p, Pack<i64, L> at, i64 count) {
   store_pack<i64, L>(places, at);
   for (i64 i = 0; i < (count < L ? count : L); ++i) elements[i] = p[places[i]];
   return load<L>(static_cast<const S*>(elements));
+}
+// The reverse. Of lanes with one place the last is stored.
+template <int L, class S, class X>
+STITCH_INLINE void store_at(S* p, Pack<i64, L> at, X value, i64 count) {
+  i64 places[L];
+  S elements[L];
+  store_pack<i64, L>(places, at);
+  store(elements, value);
+  for (i64 i = 0; i < (count < L ? count : L); ++i) p[places[i]] = elements[i];
 }
 
 // Whether elements first, first + step, ... of the `count` at p are in [0, below).
