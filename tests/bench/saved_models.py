@@ -25,7 +25,7 @@ class Layer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, WIDTH], tf.float32)])
     def serve(self, x):
-        y = tf.matmul(x, self.weights)
+        y = tf.matmul(x, self.weights, transpose_b=True)  # left to TensorFlow
         centred = y - tf.reduce_mean(y, -1, keepdims=True)
         normal = centred * tf.math.rsqrt(tf.reduce_mean(centred * centred, -1, keepdims=True) + 1e-5)
         return {"probability": tf.nn.softmax(normal * 3.0), "normal": normal}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 class Block(tf.Module):
-    """A layer norm, a matmul and a softmax; `gain` makes another model of the same signature."""
+    """A layer norm, a matmul that is left to TensorFlow and a softmax; `gain` makes another model of its signature."""
 
     def __init__(self, gain: float = 1.0) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Block(tf.Module):
         centred = x - tf.reduce_mean(x, -1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
         y = centred * tf.math.rsqrt(variance + 1e-3) * self.gamma
-        return {"normal": y, "probabilities": tf.nn.softmax(tf.matmul(y, self.weights) * 0.5)}
+        return {"normal": y, "probabilities": tf.nn.softmax(tf.matmul(y, self.weights, transpose_b=True) * 0.5)}
 
 
 class Reader(tf.Module):

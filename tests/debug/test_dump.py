@@ -37,8 +37,8 @@ def dumped(tmp_path_factory):
         def serve(x, i):
             y = tf.nn.softmax(x * 0.5 - float("1e-3"))
             flat = tf.reshape(tf.exp(y) + 1.0, [tf.shape(x)[0], 48])
-            a, b = tf.split(tf.tanh(tf.matmul(flat, tf.ones([48, 12]))), [5, 7], axis=1)
-            words = tf.gather(tf.matmul(tf.ones([3, 5]), tf.ones([5, 20])), i)
+            a, b = tf.split(tf.tanh(tf.matmul(flat, tf.ones([12, 48]), transpose_b=True)), [5, 7], axis=1)
+            words = tf.gather(tf.matmul(tf.ones([3, 5]), tf.ones([20, 5]), transpose_b=True), i)
             return tf.nn.relu(a) + 1.0, tf.where(b > 0.0, b, 2.0 * b), tf.tanh(words) + 1.0
 
         serve(tf.ones([3, 6, 8]), tf.constant([2, 0, 1]))

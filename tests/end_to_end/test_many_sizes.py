@@ -99,7 +99,7 @@ def test_equal_layers_are_one_compile() -> None:
     @tf_stitch.function
     def model(x: Any) -> Any:
         for number, weight in enumerate(weights):
-            y = tf.matmul(x, weight)
+            y = tf.matmul(x, weight, transpose_b=True)
             y = tf.nn.gelu(y + 1.0)
             x = x + y if number % 2 else y + x
             x = x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + 1e-6)

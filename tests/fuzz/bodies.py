@@ -18,6 +18,7 @@ from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.printer import print_body
 from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 from tf_stitch.ops import FUNCTIONS, REDUCERS
+from tf_stitch.ops.products import matrix_product
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Draw = Any
@@ -259,6 +260,21 @@ def _reduce(draw: Draw, program: Program) -> None:
     program.add(b.reduce(function, value, axes, keep_dims=draw(st.booleans())), bits)
 
 
+def _product(draw: Draw, program: Program) -> None:
+    """With weights of its own; now and then as deep as it is wide."""
+    value = _pick(draw, program)
+    if value is None or len(program.builder.shape(value)) != 2:
+        return
+    b, dtype = program.builder, program.builder.dtype(value)
+    if dtype not in (DType.F32, DType.F64):
+        return
+    depth = b.shape(value)[1]
+    columns = draw(st.sampled_from((depth, Dim(1), Dim(5), Dim(17))))
+    weights = b.input(TensorType(dtype, (depth, columns)))
+    program.add(weights, 4)
+    program.add(matrix_product(b, value, weights), INEXACT)
+
+
 def _transpose(draw: Draw, program: Program) -> None:
     value = _pick(draw, program)
     if value is not None:
@@ -424,5 +440,5 @@ def _gather(draw: Draw, program: Program) -> None:
 _GROWTHS = (
     _keeping, _smooth, _binary, _binary, _binary, _compare, _logic, _select, _reduce, _reduce, _reduce, _transpose,
     _reshape, _reshape, _slice, _concat, _broadcast, _cast, _softmax, _centred, _centred,
-    _iota, _gather,
+    _iota, _gather, _product, _product,
 )  # fmt: skip

@@ -602,6 +602,30 @@ def _gather_nd(op: str, dtype: DType) -> Iterator[Sample]:
             yield Sample(op, (draw(dtype, table), np.stack(columns, -1).astype(kind)))
 
 
+def _special_matrix(dtype: DType) -> Array:
+    """Rows with one value each that goes wrong, and one of zeros."""
+    rows = np.ones((6, 5))
+    rows[:, 2] = [np.nan, np.inf, -np.inf, -0.0, 1e30, 1.0]
+    rows[5] = -0.0
+    return rows.astype(dtype.numpy)
+
+
+def _matmul(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        for rows, depth, columns in [(3, 5, 7), (1, 4, 1), (67, 33, 20), (2, 0, 3), (0, 2, 3), (3, 2, 0), (1, 300, 9)]:
+            left = (depth, rows) if attributes["transpose_a"] else (rows, depth)
+            operands = draw(dtype, left, key=(op, 0)), draw(dtype, (depth, columns), key=(op, 1))
+            yield Sample(op, operands, attributes, scale=16.0 * max(depth, 1))
+    yield Sample(op, (_special_matrix(dtype), draw(dtype, (5, 4), (0.5, 2.0))), scale=1e31)
+
+
+def _convolution(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        for image, filters in [((2, 3, 4, 5), 7), ((1, 1, 1, 3), 1), ((1, 9, 7, 33), 20), ((3, 5, 2, 1), 6)]:
+            operands = draw(dtype, image, key=(op, 0)), draw(dtype, (1, 1, image[-1], filters), key=(op, 1))
+            yield Sample(op, operands, attributes, scale=16.0 * image[-1])
+
+
 # -- the table ---------------------------------------------------------------------------------------------
 
 Generate = Callable[[str, DType], Iterator[Sample]]
@@ -668,6 +692,8 @@ TABLE: dict[str, Generate] = {
     "Gather": _gather,
     "GatherV2": _gather,
     "GatherNd": _gather_nd,
+    "MatMul": _matmul,
+    "Conv2D": _convolution,
 }
 
 

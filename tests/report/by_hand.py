@@ -40,7 +40,7 @@ def layer_norm(prefix: str = "", name: str = "serve") -> Graph:
     add("x", "_Arg", (), X)
     add("w", "_Arg", (), TensorType(DType.F32, shape_of(64, 64)))
     add("gamma", "_Arg", (), TensorType(DType.F32, shape_of(64)))
-    add("product", "MatMul", ("x", "w"), X, T=DType.F32, transpose_a=False, transpose_b=False)
+    add("product", "MatMul", ("x", "w"), X, T=DType.F32, transpose_a=False, transpose_b=True)
     constant("axis", np.int32(-1))
     constant("epsilon", np.float32(1e-3))
     add("mean", "Mean", ("product", "axis"), ROW, T=DType.F32, Tidx=DType.I32, keep_dims=True)

@@ -102,7 +102,7 @@ def test_a_product_of_dims_has_the_factors_that_the_shapes_say():
     """f32[b*s, 48] is made a f32[b, s, 48] by a shape that the kernel does not read and the nodes do."""
 
     def split(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        flat = tf.matmul(tf.reshape(x, [-1, 48]), weights)
+        flat = tf.matmul(tf.reshape(x, [-1, 48]), weights, transpose_b=True)
         return tf.exp(tf.reshape(flat, tf.shape(x))) * x + 1.0
 
     found = contest(of_function(split, tf.TensorSpec([None, None, 48]), tf.TensorSpec([48, 48])))

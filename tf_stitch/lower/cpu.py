@@ -11,6 +11,8 @@
           cut and combined as ROWS and SPLIT are; down bundles of columns, too, where rows are made of short pieces
           (`lower.bundling`)
 
+  PRODUCTS  products of matrices: a task is some groups of rows, each of which meets all columns (`lower.products`)
+
 Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that
 holds its channels again and again.
 
@@ -46,6 +48,7 @@ from tf_stitch.lower.kernel import (
     statements,
 )
 from tf_stitch.lower.nests import longest, row_invariant
+from tf_stitch.lower.products import products_of, rows_at_a_time
 from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 4096  # elements: a lane adds up some hundred of them, and a block and its tile stay in L1
@@ -59,6 +62,7 @@ _LONG_STEP = 1.0  # ns an element
 _STEP = 3.0  # what a step takes besides its vectors, in vectors
 _MANY_STATEMENTS = 100
 _LONGEST_PACKED = 512
+_LEAST_VECTOR = 16  # bytes
 _PACKED_BLOCK = 256  # short: repeated parameters stay in L1, while the data passes through it
 
 
@@ -68,6 +72,7 @@ class Driver(enum.Enum):
     BLOCKS = "blocks"
     COLUMNS = "columns"
     DOWN = "down"
+    PRODUCTS = "products"
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Schedule:
 
     lanes: elements of one step of the vector loop; `narrow`: of one step of its tail.
     body: "both" loops, the "wide" one alone (the row is a multiple of it) or the "narrow" one alone.
-    block: elements of the vector axis in one block; for COLUMNS, rows in one task's unit.
+    block: elements of the vector axis in one block; for COLUMNS and PRODUCTS, rows in one task's unit.
     one_block: no row is longer than a block, so there is no loop over blocks.
     bundle: DOWN, how many neighbouring columns are one row of the nest.
     joined: DOWN, its first sweep taking each block of rows as soon as the nest before is done with it.
@@ -197,6 +202,8 @@ def _packed(nest: Nest, target: Target) -> Nest:
 
 def _schedule(nest: Nest, bundle: int, kernel: Kernel, target: Target, *, adaptive: bool) -> Schedule:
     native = _native(nest, target)
+    if products_of(nest):
+        return _products(nest, native, target)
     down = adaptive and nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest))
     if down or bundle > 1:
         return _down(nest, bundle, native, target)
@@ -229,6 +236,23 @@ def _schedule(nest: Nest, bundle: int, kernel: Kernel, target: Target, *, adapti
     if most is None or most > 2 * _REDUCTION_BLOCK:
         return Schedule(Driver.ROWS_OR_SPLIT, lanes, native, body, _REDUCTION_BLOCK)
     return Schedule(Driver.ROWS, lanes, native, body, _REDUCTION_BLOCK, one_block=most <= _REDUCTION_BLOCK)
+
+
+def _products(nest: Nest, native: int, target: Target) -> Schedule:
+    """Columns in steps as wide as pass over a row soonest, and a short one for what is left."""
+    columns, vectors = nest.outer[-1], _vectors_down_columns(target)
+    lanes, narrow, body = native * vectors, native, "both"
+    if columns.is_static:
+        lanes = _fitting(columns.coefficient, lanes, native)
+        left = columns.coefficient % lanes
+        while narrow // 2 >= max(left, _LEAST_VECTOR // _register_size(nest.reductions[0].dtype)):
+            narrow //= 2
+        if columns.coefficient < lanes:
+            body = "narrow"
+    if columns.coefficient % lanes == 0:
+        body = "wide"
+    rows = rows_at_a_time(nest, max(1, lanes // native), _registers(target))
+    return Schedule(Driver.PRODUCTS, lanes, narrow, body, rows)
 
 
 def _accesses(nest: Nest) -> list[Access]:

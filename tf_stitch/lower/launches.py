@@ -15,7 +15,9 @@ from tf_stitch.lower.cpu import Driver, Schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.nests import Memory, read_by, sources_of, stored_by
 
-PLAIN = frozenset({Driver.ROWS, Driver.BLOCKS, Driver.COLUMNS})  # one parallel loop is all that they are
+PLAIN = frozenset(
+    {Driver.ROWS, Driver.BLOCKS, Driver.COLUMNS, Driver.PRODUCTS}
+)  # one parallel loop is all that they are
 
 
 def launches(kernel: Kernel, schedules: Sequence[Schedule]) -> list[list[int]]:

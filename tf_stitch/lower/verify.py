@@ -38,6 +38,7 @@ from tf_stitch.lower.kernel import (
     Store,
     statements,
 )
+from tf_stitch.lower.products import products_of
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.verify import check, naming, sampled_symbols
 
@@ -291,21 +292,24 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
     from tf_stitch.lower.cpu import Driver
 
     down = schedule.driver is Driver.DOWN
-    extent, lanes = columns_of(nest, schedule.bundle) if down else nest.inner[-1], schedule.lanes
+    in_columns = down or schedule.driver is Driver.PRODUCTS
+    extent, lanes = columns_of(nest, schedule.bundle) if in_columns else nest.inner[-1], schedule.lanes
     bundle_fits = schedule.bundle == 1 or (down and bundled(nest) == (nest, schedule.bundle))
     check(bundle_fits, f"{schedule}: the pieces of rows lie side by side")
     check(lanes & (lanes - 1) == 0 < schedule.narrow, f"{schedule}: lanes are powers of two")
     check(schedule.block > 0, f"{schedule}: a block holds something")
     whole = schedule.body != "wide" or extent.coefficient % lanes == 0
     check(whole, f"{schedule}: a row without a tail is a number of vectors")
-    in_rows = schedule.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT)
+    in_rows = schedule.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT, Driver.PRODUCTS)
+    multiplies = schedule.driver is Driver.PRODUCTS
+    check(not multiplies or bool(products_of(nest)), f"{schedule}: a nest of products has nothing else")
     check(down or not schedule.joined, f"{schedule}: only columns join rows")
     check(not down or not nest.tiles, f"{schedule}: down columns there are no tiles")
     check((in_rows or down) == bool(nest.reductions), f"{schedule}: what reduces goes by rows")
     one_axis = down or schedule.driver is Driver.ROWS or len(nest.inner) == 1
     check(one_axis, f"{schedule}: one axis is cut in blocks")
     by_columns = schedule.driver is Driver.COLUMNS
-    check(by_columns or schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")
+    check(by_columns or multiplies or schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")
     check(not by_columns or schedule.body == "wide", f"{schedule}: columns have no tail")
     for repeat in nest.repeats:
         periods = schedule.block % repeat.period == 0

@@ -1,6 +1,6 @@
 """The op table. Importing this package fills it."""
 
-from tf_stitch.ops import composite, elementwise, gathering, movement, normalization, reduction
+from tf_stitch.ops import composite, elementwise, gathering, movement, normalization, products, reduction
 from tf_stitch.ops.opdef import (
     FUNCTIONS,
     OPS,
@@ -32,5 +32,6 @@ __all__ = [
            "is_heavy",
            "movement",
            "normalization",
+           "products",
            "reduction",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ class Kind(enum.Enum):
     REDUCTION = "reduction"
     MOVEMENT = "movement"
     COMPOSITE = "composite"
+    PRODUCT = "product"  # of matrices: compute-intensive, but for small ones
 
 
 class Cost(enum.Enum):

@@ -28,6 +28,7 @@ from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.names import identifier
+from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
 from tf_stitch.passes.contraction import Contraction, frames, units_inside
@@ -100,20 +101,27 @@ class _Clusterer:
         """The nodes that may be stitched, in canonical order, by the loops that they are inside of."""
         graph, views, again = self.graph, set[str](), set[str]()
         found: dict[frozenset[str], list[str]] = {}
-        folded = folded_nodes(graph)
+        legal: dict[str, Expansion] = {}
         for name in sorted(graph.nodes, key=self.order.__getitem__):
             node = graph.nodes[name]
             examined = legality.examine(graph, node, self.read[name], self.config, self.precedents)
-            if isinstance(examined, Rejection):
-                if not legality.is_silent(node):
-                    self.rejections[name] = examined
+            if isinstance(examined, Expansion):
+                legal[name] = examined
+            elif not legality.is_silent(node):
+                self.rejections[name] = examined
+        products = {n for n in legal if OPS[graph.nodes[n].op].kind is Kind.PRODUCT}
+        small = {n for n in products if profitability.is_small_product(graph, graph.nodes[n], self.config)}
+        folded = folded_nodes(graph, small)
+        for name, alone in legal.items():
+            if name in products - small:
+                self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow multiplies large matrices")
             elif name in folded:
                 self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front")
             else:
-                found.setdefault(frames(node), []).append(name)
-                if profitability.is_view(examined):
+                found.setdefault(frames(graph.nodes[name]), []).append(name)
+                if profitability.is_view(alone):
                     views.add(name)
-                if profitability.goes_over_again(examined.body):
+                if profitability.goes_over_again(alone.body):
                     again.add(name)
         self.views, self.again = frozenset(views), frozenset(again)
         for around, names in found.items():

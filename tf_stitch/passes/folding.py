@@ -10,7 +10,7 @@ tests/frontend/test_folding.py looks again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Graph, Value
@@ -46,13 +46,13 @@ def foldable(onednn: bool) -> Mapping[str, Folded]:
     return _BY_ONEDNN if onednn else _ALWAYS
 
 
-def folded_nodes(graph: Graph) -> frozenset[str]:
-    """The nodes that TensorFlow folds into the one in front."""
+def folded_nodes(graph: Graph, stitched: Collection[str] = ()) -> frozenset[str]:
+    """The nodes that TensorFlow folds into the one in front, unless that is one of `stitched`."""
     table = foldable(graph.onednn)
     found: set[str] = set()
     for node in graph.nodes.values():
         folded = table.get(node.op)
-        if folded is None or Value(node.name, 0) in graph.returned:
+        if folded is None or node.name in stitched or Value(node.name, 0) in graph.returned:
             continue
         first = _only_user(graph, node.name)
         if first is None or graph.nodes[first].op not in folded.first or not _is_bias(graph, first):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tf_stitch.config import Config
+from tf_stitch.config import Config, is_for_gpus
 from tf_stitch.errors import Reason
 from tf_stitch.ir.body import Body, Broadcast, Input, Reduce, Reshape
 from tf_stitch.ir.graph import Graph, Node, Value
@@ -23,6 +23,9 @@ _TINY = 16  # elements
 _IN_CACHE = 4096  # elements
 _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could be measured
 _STAYS_CACHED = 1 << 20  # bytes
+# A product of matrices: TensorFlow takes longer to call it than to compute it, and oneDNN's is no faster up to here.
+_MOST_WEIGHTS = 1 << 16  # elements: they stay in L2
+_MOST_PRODUCTS = 1 << 26
 _GATHERING = frozenset(("ConcatV2", "Pack"))  # what is computed is stored in place
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
@@ -57,7 +60,8 @@ def without_idle_movement(graph: Graph, members: set[str], views: frozenset[str]
 
     A view that others read beside what it is a view of: inside, it would be a copy. And a copy (a slice, say) of a
     value that is needed whole as well, or in several such pieces: inside, each piece would be computed anew. And a
-    concatenation of what is not computed here: nothing is saved by copying it in this kernel.
+    concatenation of what is not computed here: nothing is saved by copying it in this kernel, but for a product, which
+    has no other way to read it.
     """
     members = set(members)
     while True:
@@ -103,7 +107,8 @@ def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
 def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
     node = graph.nodes[name]
     if node.op in _GATHERING:
-        return not any(v.node in members for v in node.inputs)
+        is_multiplied = any(u in members and OPS[graph.nodes[u].op].kind is Kind.PRODUCT for u in graph.consumers[name])
+        return not is_multiplied and not any(v.node in members for v in node.inputs)
     if OPS[node.op].kind is not Kind.MOVEMENT or any(u in members for u in graph.consumers[name]):
         return False
     source = node.inputs[0]
@@ -114,7 +119,23 @@ def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
 
 def is_compute_intensive(node: Node) -> bool:
     """Whether a node computes for so long that others should not keep it waiting."""
-    return node.op not in OPS and any(word in node.op for word in _COMPUTE_INTENSIVE)
+    is_memory_intensive = node.op in OPS and OPS[node.op].kind is not Kind.PRODUCT
+    return not is_memory_intensive and any(word in node.op for word in _COMPUTE_INTENSIVE)
+
+
+def is_small_product(graph: Graph, node: Node, config: Config) -> bool:
+    """Whether a product is one that a kernel computes no slower than TensorFlow.
+
+    What is not known of how many rows it has counts as UNKNOWN_DIM.
+    """
+    if not config.product_stitching or is_for_gpus(config.target):
+        return False
+    weights, result = graph.type_of(node.inputs[1]), graph.type_of(Value(node.name))
+    if weights.shape is None or not weights.size.is_static or not result.shape:
+        return False
+    rows = result.size.coefficient // max(result.dims[-1].coefficient, 1)
+    products = weights.size.coefficient * rows
+    return weights.size.coefficient <= _MOST_WEIGHTS and products <= _MOST_PRODUCTS
 
 
 def refusal(

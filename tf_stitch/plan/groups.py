@@ -5,7 +5,8 @@
       y = d * rsqrt(v/768 + eps) * gamma + beta                  dominant: sum t; sub-dominants: sum d*d, y
 
   1. Anchors are the reductions, the outputs, and what is dear and would be computed again and again
-     (a rsqrt over [C] that is broadcast over all rows). For a concatenation its pieces are (pieces.py).
+     (a rsqrt over [C] that is broadcast over all rows), and what products of matrices read (factors.py). For a
+     concatenation its pieces are (pieces.py).
   2. Each anchor in turn, reductions first, joins the earliest group that can hold it, or opens a new one. To hold
      it, a group must find a map for it (the linear order of its loop nest, or the map its neighbours have), and
      then everything that the anchor reads, back to the inputs, must get a map by index propagation. A group before
@@ -41,6 +42,7 @@ from tf_stitch.ir.body import (
 )
 from tf_stitch.ir.types import Dim, Shape, product
 from tf_stitch.plan.drafts import Draft
+from tf_stitch.plan.factors import computes_factors, factors
 from tf_stitch.plan.indexing import (
     ZERO,
     Axis,
@@ -78,9 +80,10 @@ def plan_groups(
     Raises:
       Unsupported: where no legal plan was found; the reason is SCHEME.
     """
+    stored = factors(body)
     if cuts is not None:
-        return _finish(body, _assign(body, set(cuts), choose, None, dominant_merging=dominant_merging))
-    dear: set[int] = set()
+        return _finish(body, _assign(body, stored | cuts, choose, None, dominant_merging=dominant_merging))
+    dear = stored
     while True:
         drafts = _assign(body, dear, choose, _spaces(body), dominant_merging=dominant_merging)
         redundant = dear_and_repeated(body, drafts) - dear
@@ -265,7 +268,7 @@ def _grow(body: Body, draft: Draft, anchor: int, elsewhere: set[int]) -> Draft |
             for new in missing:
                 draft.proposals[new] = _propose(body, draft, new)
                 _propagate(body, draft, elsewhere)
-            return draft
+            return None if computes_factors(body, draft) else draft
         except Straddle as straddle:  # all maps speak of the axis that is cut: start over with its parts
             _cut(draft, straddle)
             draft.proposals, draft.maps = {}, {}

@@ -22,6 +22,7 @@ from tf_stitch.lower.launches import launches
 from tf_stitch.render.c_family import STORAGE, dim, headers
 from tf_stitch.render.cpp_down import DownPrinter
 from tf_stitch.render.cpp_nest import NestPrinter
+from tf_stitch.render.cpp_products import ProductPrinter
 from tf_stitch.render.host_part import shape, table
 from tf_stitch.render.sharing import Form, Use, forms_of
 from tf_stitch.toolchain.artifact import Source
@@ -52,7 +53,9 @@ def _printers(forms: Sequence[Form], uses: Sequence[Use], schedules: Sequence[Sc
     printers: list[NestPrinter] = []
     for number, form in enumerate(forms):
         schedule = next(s for s, use in zip(schedules, uses, strict=True) if use.form == number)
-        if schedule.driver is Driver.DOWN:
+        if schedule.driver is Driver.PRODUCTS:
+            printers.append(ProductPrinter(number, form, schedule))
+        elif schedule.driver is Driver.DOWN:
             printers.append(DownPrinter(number, form, schedule, printers[-1] if schedule.joined else None))
         else:
             printers.append(NestPrinter(number, form, schedule))
@@ -68,6 +71,7 @@ def _preamble(kernel: Kernel, schedules: Sequence[Schedule]) -> list[str]:
         "launch.h",
         "loop.h",
         *(["down.h"] if any(s.driver is Driver.DOWN for s in schedules) else []),
+        *(["products.h"] if any(s.driver is Driver.PRODUCTS for s in schedules) else []),
         *(["bundles.h"] if any(s.bundle > 1 for s in schedules) else []),
         *headers([s for nest in kernel.nests for s in statements(nest)]),
     ]

@@ -25,14 +25,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tf_stitch.ir.types import Dim
-from tf_stitch.lower.bundling import columns_of, is_of_bundles
+from tf_stitch.lower.bundling import is_of_bundles
 from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
     Compute,
-    Coordinate,
-    Load,
     LookUp,
     Nest,
     Reduced,
@@ -44,6 +42,7 @@ from tf_stitch.lower.kernel import (
 )
 from tf_stitch.lower.nests import accesses
 from tf_stitch.render.c_family import dim, register
+from tf_stitch.render.columns import turned, turned_strides
 from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.render.cpp_statements import Scope, accumulator_type
 from tf_stitch.render.sharing import Form
@@ -56,7 +55,7 @@ class DownPrinter(NestPrinter):
 
     def __init__(self, number: int, form: Form, schedule: Schedule, before: NestPrinter | None = None) -> None:
         """before: the nest of rows that it is joined with, which it launches, too."""
-        super().__init__(number, replace(form, nest=_turned(form.nest, schedule.bundle)), schedule)
+        super().__init__(number, replace(form, nest=turned(form.nest, schedule.bundle)), schedule)
         self.before = before
         self._shared = _shared_by_bundles(form.nest, schedule.bundle)
 
@@ -387,34 +386,7 @@ def _shared_by_bundles(nest: Nest, bundle: int) -> frozenset[Access]:
         return frozenset()
     outer = len(nest.outer)
     shared = [s.access for s in accesses(nest) if is_of_bundles(outer, s.access.strides)]
-    return frozenset(replace(a, strides=_turned_strides(a.strides, outer, bundle)) for a in shared)
-
-
-def _turned_strides(strides: Sequence[Dim], outer: int, bundle: int) -> tuple[Dim, ...]:
-    """Columns last, behind the axes that are reduced; where they are in bundles, the last of those is part of them."""
-    columns = strides[outer - 1]
-    inner = strides[outer:]
-    if bundle > 1:
-        *inner, along = inner
-        columns = along if along != _ZERO else columns
-    return (*strides[: outer - 1], *inner, columns)
-
-
-def _turned(nest: Nest, bundle: int) -> Nest:
-    """The nest with its columns as the vector axis."""
-    outer = len(nest.outer)
-
-    def of(s: Statement) -> Statement:
-        if isinstance(s, Coordinate):
-            return replace(s, strides=_turned_strides(s.strides, outer, bundle))
-        if isinstance(s, Load | Store):
-            return replace(s, access=replace(s.access, strides=_turned_strides(s.access.strides, outer, bundle)))
-        return s
-
-    sweeps = tuple(Sweep(tuple(map(of, sweep.row)), tuple(map(of, sweep.elements))) for sweep in nest.sweeps)
-    reduced = nest.inner if bundle == 1 else nest.inner[:-1]
-    inner: tuple[Dim, ...] = (*reduced, columns_of(nest, bundle))
-    return replace(nest, outer=nest.outer[:-1], inner=inner, sweeps=sweeps, finish=tuple(map(of, nest.finish)))
+    return frozenset(replace(a, strides=turned_strides(a.strides, outer, bundle)) for a in shared)
 
 
 class _ColumnScope(Scope):

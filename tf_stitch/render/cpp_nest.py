@@ -137,9 +137,9 @@ class NestPrinter:
             "",
         ]
 
-    def _vector_loop(self) -> str:
-        """The prelude's loop over the vector axis."""
-        lanes, narrow = self.schedule.lanes, self.schedule.narrow
+    def _vector_loop(self, most: int | None = None) -> str:
+        """The prelude's loop over the vector axis. most: lanes of a step."""
+        lanes, narrow = min(self.schedule.lanes, most or self.schedule.lanes), self.schedule.narrow
         return {
             "both": f"for_lanes<{lanes}, {narrow}>",
             "wide": f"for_wide_lanes<{lanes}>",

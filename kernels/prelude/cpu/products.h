@@ -1,0 +1,64 @@
+// Sums of products of a few rows with a step of columns: the innermost loop of a small matrix product.
+#pragma once
+#include "loop.h"
+
+namespace stitch {
+
+// a * b + c with one rounding where the machine has that, lane by lane: for sums of products, which TensorFlow fuses, too.
+template <class T, int L>
+STITCH_INLINE Pack<T, L> fused(Pack<T, L> a, Pack<T, L> b, Pack<T, L> c) {
+  if constexpr (is_node<T, L>) return {fused(a.lo, b.lo, c.lo), fused(a.hi, b.hi, c.hi)};
+  else if constexpr (L == 1) return {vec::madd(in_vector(a.v), in_vector(b.v), in_vector(c.v))[0]};
+  else return {vec::madd(a.v, b.v, c.v)};
+}
+
+// sums[r, n] = sum over k < length of x[r, k] * w[k, n], for R rows and the L columns of a step; added to what is in
+// sums unless these are the `first` k.
+// *_row, *_step: elements between neighbouring rows, and between neighbours along k.
+template <int R, int L, class T, class Count>
+STITCH_INLINE void multiply(const T* x, i64 x_row, i64 x_step, const T* w, i64 w_step, i64 length, bool first, T* sums,
+                            i64 sums_row, Count count) {
+  Pack<T, L> sum[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sum[r] = first ? splat<T, L>(T(0)) : load<L>(sums + r * sums_row, count);
+  STITCH_ROLLED
+  for (i64 k = 0; k < length; ++k) {
+    const Pack<T, L> column = load<L>(w + k * w_step, count);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) sum[r] = fused(splat<T, L>(x[r * x_row + k * x_step]), column, sum[r]);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) store(sums + r * sums_row, sum[r], count);
+}
+
+// Few rows leave the caches no second use of w: it is read a few of its rows at a time, end to end, while the sums wait in
+// L1. Where there are more, sums stay in registers all along k.
+constexpr i64 kDepthOfFewRows = 8;
+
+// Calls `body(k, length, first)` for all of [0, length).
+template <class Body>
+STITCH_INLINE void for_depths(i64 length, i64 depth, Body body) {
+  i64 k = 0;
+  do {
+    body(k, length - k < depth ? length - k : depth, k == 0);
+    k += depth;
+  } while (k < length);
+}
+
+// Calls `body(rows, first)` for groups of rows that cover [0, count): R at a time, and what is left in powers of two.
+template <int R, class Body>
+STITCH_INLINE void for_groups(i64 count, Body body) {
+  if (count == R) return body(Width<R>{}, i64(0));
+  i64 first = 0;
+  if constexpr (R > 4) {
+    if (count & 4) body(Width<4>{}, first), first += 4;
+  }
+  if constexpr (R > 2) {
+    if (count & 2) body(Width<2>{}, first), first += 2;
+  }
+  if constexpr (R > 1) {
+    if (count & 1) body(Width<1>{}, first);
+  }
+}
+
+}  // namespace stitch

@@ -1,0 +1,93 @@
+"""Matrix products, small ones: which are worth being in a kernel is `passes.profitability`'s question.
+
+    y[m, n] = sum over k of x[m, k] * w[k, n]
+
+Each product is rounded together with the sum that it is added to, where the machine can do that (a fused
+multiply-add), as in TensorFlow's own kernels; what a user multiplies and sums up in two ops never is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tf_stitch.ir.types import ONE, DType, product
+from tf_stitch.ops.composite import channels_first
+from tf_stitch.ops.opdef import REDUCERS, Array, Kind, OpDef, Operands, Reducer, define_op
+
+if TYPE_CHECKING:
+    from tf_stitch.ir.body import BodyBuilder
+
+PRODUCTS = "products"
+"""The reducer: a sum whose operand is a product, of one op."""
+
+_DTYPES = frozenset({DType.F32, DType.F64})
+
+
+def _summed(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    return np.asarray(np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
+
+
+REDUCERS[PRODUCTS] = Reducer(PRODUCTS, "add", "reduce_add", lambda _: 0, _summed, _DTYPES)
+
+
+def matrix_product(b: BodyBuilder, left: int, right: int) -> int:
+    """[m, k] times [k, n], as [m, k, n] reduced over k: neighbours along n are neighbours in `right`.
+
+    Raises:
+      Unsupported: where the two are not equally deep.
+    """
+    (rows, depth), (same_depth, columns) = b.shape(left), b.shape(right)
+    depth = b.join(depth, same_depth, "the depth of a product of matrices")
+    shape = (rows, depth, columns)
+    spread = b.broadcast(b.reshape(left, (rows, depth, ONE)), shape)
+    weights = b.broadcast(b.reshape(right, (ONE, depth, columns)), shape)
+    return b.reduce(PRODUCTS, b.apply("mul", spread, weights), (1,))
+
+
+def _matmul(b: BodyBuilder, x: Operands) -> int:
+    if x.attribute("transpose_b", False):
+        raise x.unsupported("weights that are transposed")
+    if len(b.shape(x[0])) != 2 or len(b.shape(x[1])) != 2:
+        raise x.unsupported("operands that are no matrices")
+    left = b.transpose(x[0], (1, 0)) if x.attribute("transpose_a", False) else x[0]
+    return matrix_product(b, left, x[1])
+
+
+def _pointwise_convolution(b: BodyBuilder, x: Operands) -> int:
+    """A convolution with a filter of one pixel is a product: of all pixels with the filter."""
+    if channels_first(x):
+        raise x.unsupported("channels in front of the pixels")
+    image, filter_ = b.shape(x[0]), b.shape(x[1])
+    if len(image) != 4 or len(filter_) != 4 or not (filter_[0].is_one and filter_[1].is_one):
+        raise x.unsupported("a filter of more than one pixel")
+    if any(n != 1 for n in x.attribute("strides", ())) or any(x.attribute("explicit_paddings", ())):
+        raise x.unsupported("strides or padding")
+    flat = b.reshape(x[0], (product(image[:3]), image[3]))
+    found = matrix_product(b, flat, b.reshape(x[1], filter_[2:]))
+    return b.reshape(found, (*image[:3], filter_[3]))
+
+
+_ONES = (1, 1, 1, 1)
+_NOTES = "on CPUs, where there are few weights (passes/profitability.py)"
+define_op(
+    OpDef(
+        ("MatMul",),
+        Kind.PRODUCT,
+        _matmul,
+        outside=(1,),
+        samples=({"transpose_a": False}, {"transpose_a": True}),
+        dtypes=_DTYPES,
+        notes=f"{_NOTES}; the second operand not transposed",
+    ),
+    OpDef(
+        ("Conv2D",),
+        Kind.PRODUCT,
+        _pointwise_convolution,
+        outside=(1,),
+        samples=tuple({"strides": _ONES, "dilations": _ONES, "padding": p} for p in ("SAME", "VALID")),
+        dtypes=_DTYPES,
+        notes=f"{_NOTES}; a filter of one pixel, NHWC, without strides",
+    ),
+)

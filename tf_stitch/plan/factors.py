@@ -1,0 +1,46 @@
+"""What products of matrices read: values that lie in memory, stored by groups before.
+
+    y = tanh(x + b) @ w        one nest for tanh(x + b), [M, K], and one for the product, [M, N] over K
+
+Computed where it is read, a factor would be computed again for each of the N columns, and the loop over K would be no
+longer one of multiplications alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tf_stitch.ir.body import Body, Broadcast, Concat, Constant, Extent, Input, Reduce, Reshape, Slice, Transpose
+from tf_stitch.ops.products import PRODUCTS
+from tf_stitch.plan.drafts import Draft
+
+
+def factors(body: Body) -> set[int]:
+    """The steps that are computed for products, and nothing else about them: inputs are in memory, and so is what has
+    groups of its own anyway.
+    """
+    found: set[int] = set()
+    for index in range(len(body.steps)):
+        for source in _sources(body, index):
+            if not isinstance(body.steps[source].op, Input | Constant | Extent | Concat | Reduce):
+                found.add(source)
+    return found
+
+
+def computes_factors(body: Body, draft: Draft) -> bool:
+    """Whether a group computes what a product of its own reads, in place of loading it."""
+    sources = {source for product in draft.reductions for source in _sources(body, product)}
+    computed = sources & draft.maps.keys() - draft.loaded
+    return any(not isinstance(body.steps[s].op, Input | Constant | Extent) for s in computed)
+
+
+def _sources(body: Body, product: int) -> Iterator[int]:
+    """Where the two factors of a product come from, but for movement."""
+    op = body.steps[product].op
+    if not isinstance(op, Reduce) or op.function != PRODUCTS:
+        return
+    for operand in body.steps[body.steps[product].operands[0]].operands:
+        source = operand
+        while isinstance(body.steps[source].op, Broadcast | Reshape | Slice | Transpose):
+            source = body.steps[source].operands[0]
+        yield source
