@@ -68,9 +68,10 @@ def perceptron() -> Body:
 
 
 BODIES: dict[str, Body] = {
-    **{f"dense_{n}": dense(n) for n in (2, 3, 4, 8, 13, 16, 20, 36, 64, 72, 100, 130)},
+    **{f"dense_{n}": dense(n) for n in (2, 3, 4, 8, 13, 16, 20, 36, 64, 72, 100, 130, 300, 512)},
     "dense_f64": dense(37, dtype=DType.F64),
     "dense_deep": dense(36, depth="K"),
+    "dense_wide": dense(600, depth="K"),
     "turned": turned(),
     "two_at_a_time": two_at_a_time(),
     "recurrent": recurrent(),

@@ -619,6 +619,14 @@ def _matmul(op: str, dtype: DType) -> Iterator[Sample]:
     yield Sample(op, (_special_matrix(dtype), draw(dtype, (5, 4), (0.5, 2.0))), scale=1e31)
 
 
+def _einsum(op: str, dtype: DType) -> Iterator[Sample]:
+    sizes = {"a": 3, "b": 4, "c": 5, "d": 7, "e": 6}
+    for attributes in OPS[op].samples:
+        left, right = attributes["equation"].split("->")[0].split(",")
+        operands = (draw(dtype, tuple(sizes[label] for label in labels), key=labels) for labels in (left, right))
+        yield Sample(op, tuple(operands), attributes, scale=16.0 * 35)
+
+
 def _convolution(op: str, dtype: DType) -> Iterator[Sample]:
     for attributes in OPS[op].samples:
         for image, filters in [((2, 3, 4, 5), 7), ((1, 1, 1, 3), 1), ((1, 9, 7, 33), 20), ((3, 5, 2, 1), 6)]:
@@ -694,6 +702,7 @@ TABLE: dict[str, Generate] = {
     "GatherNd": _gather_nd,
     "MatMul": _matmul,
     "Conv2D": _convolution,
+    "Einsum": _einsum,
 }
 
 

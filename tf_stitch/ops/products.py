@@ -8,6 +8,7 @@ multiply-add), as in TensorFlow's own kernels; what a user multiplies and sums u
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,6 +70,28 @@ def _pointwise_convolution(b: BodyBuilder, x: Operands) -> int:
     return b.reshape(found, (*image[:3], filter_[3]))
 
 
+def _einsum(b: BodyBuilder, x: Operands) -> int:
+    """Where axes are only put together: `abc,cde->abde` is [ab, c] times [c, de]."""
+    if len(x) != 2:
+        raise x.unsupported("any but two operands")
+    match = re.fullmatch(r"(\w+),(\w+)->(\w+)", str(x.attribute("equation", "")))
+    left, right, result = match.groups() if match else ("", "", "")
+    shared = sum(label in left for label in right)
+    kept, columns = left[: len(left) - shared], right[shared:]
+    labels = kept + right
+    if not shared or left != kept + right[:shared] or result != kept + columns or len(set(labels)) < len(labels):
+        raise x.unsupported("axes that are moved, or shared without being summed over")
+    shapes = b.shape(x[0]), b.shape(x[1])
+    if (len(shapes[0]), len(shapes[1])) != (len(left), len(right)):
+        raise x.unsupported("operands of other ranks than the equation's")
+    for mine, theirs in zip(shapes[0][len(kept) :], shapes[1][:shared], strict=True):
+        b.join(mine, theirs, "Einsum")
+    rows, new = b.shape(x[0])[: len(kept)], b.shape(x[1])[shared:]
+    depth = product(b.shape(x[1])[:shared])
+    flat = b.reshape(x[0], (product(rows), depth)), b.reshape(x[1], (depth, product(new)))
+    return b.reshape(matrix_product(b, *flat), (*rows, *new))
+
+
 _ONES = (1, 1, 1, 1)
 _NOTES = "on CPUs, where there are few weights (passes/profitability.py)"
 define_op(
@@ -89,5 +112,14 @@ define_op(
         samples=tuple({"strides": _ONES, "dilations": _ONES, "padding": p} for p in ("SAME", "VALID")),
         dtypes=_DTYPES,
         notes=f"{_NOTES}; a filter of one pixel, NHWC, without strides",
+    ),
+    OpDef(
+        ("Einsum",),
+        Kind.PRODUCT,
+        _einsum,
+        outside=(1,),
+        samples=({"equation": "abc,cd->abd"}, {"equation": "ab,bcd->acd"}, {"equation": "abcd,cde->abe"}),
+        dtypes=_DTYPES,
+        notes=f"{_NOTES}; two operands, whose shared axes are the last of one and the first of the other",
     ),
 )

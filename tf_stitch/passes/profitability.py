@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ _STAYS_CACHED = 1 << 20  # bytes
 # A product of matrices: TensorFlow takes longer to call it than to compute it, and oneDNN's is no faster up to here.
 _MOST_WEIGHTS = 1 << 16  # elements: they stay in L2
 _MOST_PRODUCTS = 1 << 26
+_FEW_ROWS = 8  # where weights are read once, it is memory that limits both
 _GATHERING = frozenset(("ConcatV2", "Pack"))  # what is computed is stored in place
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
@@ -124,18 +126,21 @@ def is_compute_intensive(node: Node) -> bool:
 
 
 def is_small_product(graph: Graph, node: Node, config: Config) -> bool:
-    """Whether a product is one that a kernel computes no slower than TensorFlow.
+    """Whether a product, [m, k] times [k, n], is one that a kernel computes no slower than TensorFlow.
 
     What is not known of how many rows it has counts as UNKNOWN_DIM.
     """
     if not config.product_stitching or is_for_gpus(config.target):
         return False
-    weights, result = graph.type_of(node.inputs[1]), graph.type_of(Value(node.name))
-    if weights.shape is None or not weights.size.is_static or not result.shape:
+    types = [graph.type_of(v) for v in (node.inputs[0], node.inputs[1], Value(node.name))]
+    if any(t.shape is None for t in types):
         return False
-    rows = result.size.coefficient // max(result.dims[-1].coefficient, 1)
-    products = weights.size.coefficient * rows
-    return weights.size.coefficient <= _MOST_WEIGHTS and products <= _MOST_PRODUCTS
+    rows_by_depth, weights, rows_by_columns = (t.size for t in types)
+    if not weights.is_static:
+        return False
+    products = math.isqrt(rows_by_depth.coefficient * weights.coefficient * rows_by_columns.coefficient)  # m * k * n
+    is_few = rows_by_depth.is_static and products <= _FEW_ROWS * weights.coefficient
+    return is_few or (weights.coefficient <= _MOST_WEIGHTS and products <= _MOST_PRODUCTS)
 
 
 def refusal(

@@ -20,6 +20,7 @@ from tf_stitch.render.cpp_statements import Scope
 from tf_stitch.render.sharing import Form
 
 _PRODUCT_NANOSECONDS = 0.02
+_TASK_COLUMNS = 256  # kColumnsOfTask of products.h
 _FIRST_CACHE = 32 << 10  # bytes
 _FINISHED = 128
 
@@ -36,16 +37,17 @@ class ProductPrinter(NestPrinter):
         ]
         self.group = dim(rows_of(form.nest), "call.")
         self.stores = _plain_stores(self.nest)
+        columns = self.nest.inner[-1]
+        self.one_block = columns.is_static and columns.coefficient <= _TASK_COLUMNS
+        self.width = dim(columns, "call.") if self.one_block else "of_task"
 
     def _tasks(self) -> list[str]:
         return [*self._multiply(), *([] if self.stores else self._finish()), *self._rows_task()]
 
-    def _columns(self) -> str:
-        return self._row_length()
-
     def _sums(self) -> str:
-        """As parameters: one array [rows, columns] for each product."""
-        return "".join(f", {register(r.dtype)}* {r.name}_sums" for r in self._kept())
+        """As parameters: one array for each product, of `width` columns (`of_task`, where a task has not all); what column n belongs to is at `n - begin`."""
+        sums = "".join(f", {register(r.dtype)}* {r.name}_sums" for r in self._kept())
+        return sums if self.one_block or not sums else f", i64 of_task{sums}"
 
     def _kept(self) -> tuple[Reduction, ...]:
         """The products whose sums something else follows from."""
@@ -63,14 +65,13 @@ class ProductPrinter(NestPrinter):
             (x_row, x_step), w_step = self._steps(row), self._steps(column)[1]
             x = f"{scope.places[row]} + {k} * {x_step}, {x_row}, {x_step}"
             w = f"{scope.places[column]} + {k} * {w_step} + n, {w_step}"
-            sums = f"{r.name}_sums + n, {self._columns()}"
+            sums = f"{r.name}_sums + n - begin, {self.width}"
             if self.stores:
                 access = self.stores[index].access
                 sums = f"{scope.places[access]} + n, {self._steps(access)[0]}"
             body.append(f"  multiply<R, L>({x}, {w}, {part}, {first}, {sums}, count);")
-        loop = f"{self._vector_loop()}(0, {self._columns()}"
         body = [
-            f"{loop}, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
+            f"{self._vector_loop()}(begin, end, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
             "  constexpr int L = decltype(width)::lanes;",
             *body,
             "});",
@@ -78,7 +79,8 @@ class ProductPrinter(NestPrinter):
         if in_depths:
             depths = f"for_depths({length}, depth, [&](i64 k, i64 part, bool first) STITCH_LAMBDA {{"
             body = [depths, *_indented(body), "});"]
-        head = f"const Call{n}& call, [[maybe_unused]] i64 row, [[maybe_unused]] i64 depth{self._sums()}"
+        head = f"const Call{n}& call, [[maybe_unused]] i64 row, i64 begin, i64 end"
+        head += (", i64 depth" if in_depths else "") + self._sums()
         return [
             "template <int R>",
             f"__attribute__((noinline)) void multiply_{n}({head}) {{",
@@ -97,60 +99,76 @@ class ProductPrinter(NestPrinter):
         pointers = [*self._coordinates(), *scope.pointers(self.nest.finish)]
         body = [line for s in self.nest.finish for line in scope.vector(s)]
         loop = self._vector_loop(_FINISHED // self.nest.reductions[0].dtype.size)
-        rows = f"const Call{n}& call, i64 begin_row, i64 end_row"
+        rows = f"const Call{n}& call, i64 begin_row, i64 end_row, i64 begin, i64 end"
         return [
             f"__attribute__((noinline)) void finish_{n}({rows}{self._sums()}) {{",
             "  for (i64 row = begin_row; row < end_row; ++row) {",
             *_indented(_indented(pointers)),
-            f"    {loop}(0, {self._columns()}, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
+            f"    {loop}(begin, end, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
             "      constexpr int L = decltype(width)::lanes;",
             *("      " + line for line in body),
             "    });",
-            *(f"    {r.name}_sums += {self._columns()};" for r in self.nest.reductions),
+            *(f"    {r.name}_sums += {self.width};" for r in self.nest.reductions),
             "  }",
             "}",
             "",
         ]
 
     def _rows_task(self) -> list[str]:
-        """A unit is a group of rows that meet the same columns."""
-        n, rows, columns = self.number, self.schedule.block, self._columns()
-        lines = [
-            f"const Call{n} call = *static_cast<const Call{n}*>(task);",
-            f"const i64 rows = {self.group}, groups = (rows + {rows - 1}) / {rows};",
-            f"const i64 depth = rows > {rows} ? {dim(self.nest.inner[0], 'call.')} : kDepthOfFewRows;",
-        ]
+        """A unit is a group of rows that meet the same columns, a block of them."""
+        n, rows = self.number, self.schedule.block
+        lines = [f"const Call{n} call = *static_cast<const Call{n}*>(task);", *self._cut()]
+        depth = ""
+        if not _fits_first_cache(self.nest):
+            lines.append(f"const i64 depth = rows > {rows} ? {dim(self.nest.inner[0], 'call.')} : kDepthOfFewRows;")
+            depth = ", depth"
         if kept := self._kept():
-            size = " + ".join(f"{rows} * {columns} * {r.dtype.size}" for r in kept)
+            size = " + ".join(f"{rows} * {self.width} * {r.dtype.size}" for r in kept)
             lines.append(f"char* memory = static_cast<char*>(call.host->scratch(1, {size}));")
         for r in kept:
             lines += [
                 f"auto* {r.name}_sums = reinterpret_cast<{register(r.dtype)}*>(memory);",
-                f"memory += {rows} * {columns} * {r.dtype.size};",
+                f"memory += {rows} * {self.width} * {r.dtype.size};",
             ]
-        moved = "".join(f", {r.name}_sums + first * {columns}" for r in kept)
+        taken = "" if self.one_block or not kept else ", of_task"
+        end = "columns" if self.one_block else "begin + of_task < columns ? begin + of_task : columns"
+        moved = "".join(f", {r.name}_sums + first * {self.width}" for r in kept)
         lines += [
-            "for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
+            "for (i64 i = begin_unit; i < end_unit; ++i) {",
+            f"  const i64 unit = {'i' if self.one_block else 'i / blocks'};",
             f"  const i64 in_group = unit % groups * {rows}, row = unit / groups * rows + in_group;",
             f"  const i64 count = rows - in_group < {rows} ? rows - in_group : {rows};",
+            f"  const i64 begin = {'0' if self.one_block else f'i % blocks * {self.width}'};",
+            f"  const i64 end = {end};",
             f"  for_groups<{rows}>(count, [&](auto width, i64 first) STITCH_LAMBDA {{",
-            f"    multiply_{n}<decltype(width)::lanes>(call, row + first, depth{moved});",
+            f"    multiply_{n}<decltype(width)::lanes>(call, row + first, begin, end{depth}{taken}{moved});",
             "  });",
         ]
         if kept:
             sums = "".join(f", {r.name}_sums" for r in kept)
-            lines.append(f"  finish_{n}(call, row, row + count{sums});")
+            lines.append(f"  finish_{n}(call, row, row + count, begin, end{taken}{sums});")
         return [f"void rows_{n}(void* task, i64 begin_unit, i64 end_unit) {{", *_indented([*lines, "}"]), "}", ""]
 
-    def _loop(self) -> list[str]:
+    def _cut(self) -> list[str]:
+        """How many groups there are, and blocks of columns."""
         rows = self.schedule.block
-        products = " * ".join(["f64(" + dim(d, "call.") + ")" for d in self.nest.inner])
-        factor = _PRODUCT_NANOSECONDS * rows * len(self.nest.reductions)
-        return [
+        lines = [
             f"const i64 rows = {self.group}, groups = (rows + {rows - 1}) / {rows};",
-            f"const i64 count = rows < 1 ? 0 : {self._rows()} / rows * groups;",
-            f"return {{count, i64({factor:.2f} * {products}) + 5, rows_{self.number}, &call}};",
+            f"const i64 columns = {self._row_length()};",
         ]
+        if not self.one_block:
+            few = f"rows <= {rows}, call.host->threads"
+            lines.append(
+                f"const i64 of_task = columns_of_task(columns, {few}), blocks = (columns + of_task - 1) / of_task;"
+            )
+        return lines
+
+    def _loop(self) -> list[str]:
+        factor = _PRODUCT_NANOSECONDS * self.schedule.block * len(self.nest.reductions)
+        width = "columns" if self.one_block else "(columns < of_task ? columns : of_task)"
+        cost = f"i64({factor:.2f} * f64({dim(self.nest.inner[0], 'call.')}) * f64({width})) + 5"
+        units = f"{self._rows()} / rows * groups" + ("" if self.one_block else " * blocks")
+        return [*self._cut(), f"return {{rows < 1 ? 0 : {units}, {cost}, rows_{self.number}, &call}};"]
 
 
 def _plain_stores(nest: Nest) -> tuple[Store, ...]:
@@ -179,7 +197,7 @@ class _SumScope(Scope):
     def vector(self, s: Statement) -> list[str]:
         if isinstance(s, Reduced):
             name = self.nest.reductions[s.reduction].name
-            return self._assign(s.name, s.dtype, f"load<L>({name}_sums + n, count)", True)
+            return self._assign(s.name, s.dtype, f"load<L>({name}_sums + n - begin, count)", True)
         return super().vector(s)
 
 

@@ -35,6 +35,14 @@ STITCH_INLINE void multiply(const T* x, i64 x_row, i64 x_step, const T* w, i64 w
 // L1. Where there are more, sums stay in registers all along k.
 constexpr i64 kDepthOfFewRows = 8;
 
+// Columns of which a task makes the sums at a time. Those of few rows are shared by all threads, in pieces as long as can
+// be: whoever reads a row of w end to end is soonest through.
+constexpr i64 kColumnsOfTask = 256;
+STITCH_INLINE i64 columns_of_task(i64 columns, bool few_rows, i64 threads) {
+  const i64 share = ((columns + threads - 1) / threads + 63) / 64 * 64;
+  return few_rows && share > kColumnsOfTask ? share : kColumnsOfTask;
+}
+
 // Calls `body(k, length, first)` for all of [0, length).
 template <class Body>
 STITCH_INLINE void for_depths(i64 length, i64 depth, Body body) {
