@@ -45,7 +45,7 @@ class ProductPrinter(NestPrinter):
         return [*self._multiply(), *([] if self.stores else self._finish()), *self._rows_task()]
 
     def _sums(self) -> str:
-        """As parameters: one array for each product, of `width` columns (`of_task`, where a task has not all); what column n belongs to is at `n - begin`."""
+        """As parameters: one array for each product, of `width` columns; that of column n is at `n - begin`."""
         sums = "".join(f", {register(r.dtype)}* {r.name}_sums" for r in self._kept())
         return sums if self.one_block or not sums else f", i64 of_task{sums}"
 
