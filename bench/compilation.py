@@ -162,11 +162,11 @@ def _cluster_calls(name: str, way: str, count: int) -> Iterator[Callable[[], obj
 
     from bench import models_ways
     from bench.workloads import chain
-    from bench.workloads.clusters import WORKLOADS
+    from bench.workloads.clusters import ON_CPUS
 
-    workload = next((w for w in WORKLOADS if w.name == name), None)
+    workload = next((w for w in ON_CPUS if w.name == name), None)
     if workload is None:
-        raise LookupError(f"no workload {name}; there are: {', '.join(w.name for w in WORKLOADS)}")
+        raise LookupError(f"no workload {name}; there are: {', '.join(w.name for w in ON_CPUS)}")
     function = models_ways.COMPILED[way](chain.unrolled(workload, 1))
     first, *rest = workload.quick[0]
     for number in range(1, count + 1):

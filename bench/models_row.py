@@ -117,7 +117,10 @@ def label(row: Row) -> str:
 
 
 def ceiling(parts: Mapping[str, float | int] | None) -> dict[str, float | None] | None:
-    """What TensorFlow's time over a stitched one would be if all but compute took a third of it, or nothing."""
+    """What TensorFlow's time over a stitched one would be if all but compute took a third of it, or nothing.
+
+    A kernel that computes small products, too, may be faster than that.
+    """
     if parts is None:
         return None
     compute, rest = parts["compute_ms"], parts["memory_ms"] + parts["gap_ms"]

@@ -174,7 +174,8 @@ def _ceilings(rows: Sequence[Row]) -> tuple[str, ...]:
         return ()
     reached = sum(got >= bound for _, got, bound in known)
     return (
-        "What a step takes apart from matrix products and convolutions is all that stitching can shorten. If it took "
+        "What a step takes apart from matrix products and convolutions is all that stitching memory-intensive ops can "
+        "shorten; small products, which kernels compute as well, come on top. If it took "
         f"a third of its time, TensorFlow's time over ours would be {values.times(geomean(b for _, _, b in known))} "
         f"(geometric mean of {_rows(len(known))}); it is {values.times(geomean(g for _, g, _ in known))}. Past that "
         f"bound: {reached}.",
@@ -210,7 +211,8 @@ def _bounds(rows: Sequence[Row]) -> Table:
     ]
     notes = (
         "at 1/3, at 0: what TF/s would be if all but compute took a third, or nothing; the rest in ms, from one traced "
-        "step: TensorFlow, then stitched; products: share of the step that is matrix products and convolutions",
+        "step: TensorFlow, then stitched, where a StitchOp counts as memory with the products in it; products: share of "
+        "the step that is matrix products and convolutions",
     )
     return Table("Bounds, and what a step is made of", columns, tuple(entries), notes)
 

@@ -27,16 +27,16 @@ def worker(names: tuple[str, ...], threads: int, quick: bool) -> None:
     tf.get_logger().setLevel("ERROR")
 
     from bench import baselines, harness, timing
-    from bench.workloads.clusters import WORKLOADS
+    from bench.workloads.clusters import ON_CPUS
 
     effort = timing.QUICK if quick else timing.FULL
     ways = baselines.ways()
     _first_compilation(ways)
-    unknown = set(names) - {w.name for w in WORKLOADS}
+    unknown = set(names) - {w.name for w in ON_CPUS}
     if unknown:
-        known = ", ".join(w.name for w in WORKLOADS)
+        known = ", ".join(w.name for w in ON_CPUS)
         raise click.UsageError(f"no workload {', '.join(sorted(unknown))}; there are: {known}")
-    for workload in WORKLOADS:
+    for workload in ON_CPUS:
         if names and workload.name not in names:
             continue
         for shape in workload.shapes(quick):

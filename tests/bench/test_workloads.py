@@ -10,14 +10,14 @@ from tensorflow.python.training.saver import export_meta_graph
 from bench.baselines import MOVES_NOTHING
 from bench.harness import float64_run, relative_error
 from bench.workloads import chain
-from bench.workloads.clusters import WORKLOADS, find
+from bench.workloads.clusters import ON_CPUS, find
 from bench.workloads.optimizers import LARGEST_NORM, LAYERS
 from bench.workloads.workload import LARGE, MOST_COPIES, UNROLLED, Workload
 
 TINY = {2: (6, 40), 4: (2, 3, 5, 8)}
 COPIES = 5
-every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
-every_chain = pytest.mark.parametrize("workload", [w for w in WORKLOADS if not w.alone], ids=lambda w: w.name)
+every_workload = pytest.mark.parametrize("workload", ON_CPUS, ids=lambda w: w.name)
+every_chain = pytest.mark.parametrize("workload", [w for w in ON_CPUS if not w.alone], ids=lambda w: w.name)
 
 
 def tiny(workload: Workload) -> tuple[int, ...]:
@@ -122,6 +122,6 @@ def test_copies_fit_the_work():
 
 
 def test_quick_shapes_are_among_all():
-    for workload in WORKLOADS:
+    for workload in ON_CPUS:
         assert set(workload.quick) <= set(workload.full)
         assert workload.quick

@@ -35,7 +35,8 @@ class ProductPrinter(NestPrinter):
             tuple(replace(a, strides=turned_strides(a.strides, outer, 1)) for a in (p.row, p.column))
             for p in products_of(form.nest)
         ]
-        self.group = dim(rows_of(form.nest), "call.")
+        self.rows = rows_of(form.nest)
+        self.group = dim(self.rows, "call.")
         self.stores = _plain_stores(self.nest)
         columns = self.nest.inner[-1]
         self.one_block = columns.is_static and columns.coefficient <= _TASK_COLUMNS
@@ -140,7 +141,7 @@ class ProductPrinter(NestPrinter):
             f"  const i64 count = rows - in_group < {rows} ? rows - in_group : {rows};",
             f"  const i64 begin = {'0' if self.one_block else f'i % blocks * {self.width}'};",
             f"  const i64 end = {end};",
-            f"  for_groups<{rows}>(count, [&](auto width, i64 first) STITCH_LAMBDA {{",
+            f"  for_groups<{rows}, {self._left()}>(count, [&](auto width, i64 first) STITCH_LAMBDA {{",
             f"    multiply_{n}<decltype(width)::lanes>(call, row + first, begin, end{depth}{taken}{moved});",
             "  });",
         ]
@@ -148,6 +149,11 @@ class ProductPrinter(NestPrinter):
             sums = "".join(f", {r.name}_sums" for r in kept)
             lines.append(f"  finish_{n}(call, row, row + count, begin, end{taken}{sums});")
         return [f"void rows_{n}(void* task, i64 begin_unit, i64 end_unit) {{", *_indented([*lines, "}"]), "}", ""]
+
+    def _left(self) -> int:
+        """How many rows may be left when all full groups are taken: every power of two that any such number has."""
+        rows, there = self.schedule.block, self.rows
+        return there.coefficient % rows if there.is_static else (1 << (rows - 1).bit_length()) - 1
 
     def _cut(self) -> list[str]:
         """How many groups there are, and blocks of columns."""

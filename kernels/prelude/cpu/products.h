@@ -53,18 +53,19 @@ STITCH_INLINE void for_depths(i64 length, i64 depth, Body body) {
   } while (k < length);
 }
 
-// Calls `body(rows, first)` for groups of rows that cover [0, count): R at a time, and what is left in powers of two.
-template <int R, class Body>
+// Calls `body(rows, first)` for groups of rows that cover [0, count), count being R or less: all R at a time, fewer in
+// powers of two. Left: those of them that are ever needed, added up.
+template <int R, int Left, class Body>
 STITCH_INLINE void for_groups(i64 count, Body body) {
   if (count == R) return body(Width<R>{}, i64(0));
   i64 first = 0;
-  if constexpr (R > 4) {
+  if constexpr (Left & 4) {
     if (count & 4) body(Width<4>{}, first), first += 4;
   }
-  if constexpr (R > 2) {
+  if constexpr (Left & 2) {
     if (count & 2) body(Width<2>{}, first), first += 2;
   }
-  if constexpr (R > 1) {
+  if constexpr (Left & 1) {
     if (count & 1) body(Width<1>{}, first);
   }
 }
