@@ -211,8 +211,8 @@ def _bounds(rows: Sequence[Row]) -> Table:
     ]
     notes = (
         "at 1/3, at 0: what TF/s would be if all but compute took a third, or nothing; the rest in ms, from one traced "
-        "step: TensorFlow, then stitched, where a StitchOp counts as memory with the products in it; products: share of "
-        "the step that is matrix products and convolutions",
+        "step: TensorFlow, then stitched, where a StitchOp counts as memory with the products in it; products: share "
+        "of the step that is matrix products and convolutions",
     )
     return Table("Bounds, and what a step is made of", columns, tuple(entries), notes)
 
