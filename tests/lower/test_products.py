@@ -58,6 +58,13 @@ def recurrent() -> Body:
     return b.finish([b.apply("add", kept, b.apply("mul", b.apply("sub", b.constant(1, DType.F32), update), new))])
 
 
+def residual(columns: int) -> Body:
+    """x + x @ w: x may not be overwritten, as long as it is multiplied."""
+    b = builder()
+    x, w = b.input(f32("B", columns)), b.input(f32(columns, columns))
+    return b.finish([b.apply("add", x, matrix_product(b, x, w))])
+
+
 def perceptron() -> Body:
     """relu(relu(x @ v) @ w) @ v, as deep as it is wide: each could run over the elements of the one before."""
     b = builder()
@@ -76,6 +83,8 @@ BODIES: dict[str, Body] = {
     "two_at_a_time": two_at_a_time(),
     "recurrent": recurrent(),
     "perceptron": perceptron(),
+    "residual": residual(24),
+    "residual_wide": residual(300),
 }
 SIZES = [{"B": b, "K": k} for b, k in ((0, 3), (1, 0), (1, 1), (5, 2), (6, 300), (7, 5), (8, 8), (29, 31), (200, 3))]
 

@@ -84,4 +84,4 @@ def rows_at_a_time(nest: Nest, vectors: int, registers: int) -> int:
     """As many as there are registers for sums of `vectors`, beside those for the columns and for one number."""
     rows = max(1, min(_MOST_ROWS, (registers - 1 - vectors) // vectors))
     there = rows_of(nest)
-    return min(rows, there.coefficient) if there.is_static else rows
+    return max(1, min(rows, there.coefficient)) if there.is_static else rows

@@ -1,8 +1,9 @@
 """A nest that is a product of matrices (`lower.products`), as C++.
 
-multiply_0<R>   the sums of R rows, into memory that only this task sees: they stay in L1
-finish_0        for some rows, what follows from their sums, and stores
-rows_0          the task: groups of rows through both
+multiply_0<R>   the sums of R rows, for some columns, into memory that only this task sees, where they stay in L1
+finish_0        for these rows and columns, what follows from the sums, and stores; left out where that is the sums alone,
+                which `multiply` stores
+rows_0          the task: groups of rows, and blocks of columns, through both
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from tf_stitch.render.cpp_nest import NestPrinter
 from tf_stitch.render.cpp_statements import Scope
 from tf_stitch.render.sharing import Form
 
-_PRODUCT_NANOSECONDS = 0.02
+_PRODUCT_NANOSECONDS = 0.02  # a multiplication and an addition
 _TASK_COLUMNS = 256  # kColumnsOfTask of products.h
-_FIRST_CACHE = 32 << 10  # bytes
-_FINISHED = 128
+_FIRST_CACHE = 32 << 10  # bytes: of weights that are read again and again, in any order
+_FINISHED = 128  # bytes: of a step of `finish`, which may be a long one
 
 
 class ProductPrinter(NestPrinter):
