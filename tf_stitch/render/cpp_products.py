@@ -1,8 +1,8 @@
 """A nest that is a product of matrices (`lower.products`), as C++.
 
 multiply_0<R>   the sums of R rows, for some columns, into memory that only this task sees, where they stay in L1
-finish_0        for these rows and columns, what follows from the sums, and stores; left out where that is the sums alone,
-                which `multiply` stores
+finish_0        for these rows and columns, what follows from the sums, and stores; where only the sums are stored,
+                `multiply` does so, and there is none
 rows_0          the task: groups of rows, and blocks of columns, through both
 """
 
