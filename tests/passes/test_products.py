@@ -75,6 +75,17 @@ def test_none_for_gpus_nor_where_it_is_turned_off(config: Config) -> None:
     assert reasons["product"] is Reason.NOT_PROFITABLE
 
 
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I32])
+def test_none_of_other_dtypes(dtype: DType) -> None:
+    """Rounded to 16 bits, each of its products would be further off than TensorFlow's."""
+    d = Drawing()
+    x, w = (d.input(n, TensorType(dtype, shape_of(*s))) for n, s in (("x", ("B", 8)), ("w", (8, 8))))
+    product = d.node("product", "MatMul", x, w, type_=TensorType(dtype, shape_of("B", 8)))
+    clusters, reasons = found(d.graph(returned=[d.node("y", "Neg", d.node("z", "Square", product))]))
+    assert clusters == [("z", "y")]
+    assert reasons["product"] is Reason.DTYPE
+
+
 def test_weights_come_from_outside() -> None:
     """exp ─► product: as the columns that it reads, what is computed has to be complete before."""
     d = Drawing()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.types import ONE, DType, product
 from tf_stitch.ops.composite import channels_first
 from tf_stitch.ops.opdef import REDUCERS, Array, Kind, OpDef, Operands, Reducer, define_op
@@ -37,8 +38,10 @@ def matrix_product(b: BodyBuilder, left: int, right: int) -> int:
     """[m, k] times [k, n], as [m, k, n] reduced over k: neighbours along n are neighbours in `right`.
 
     Raises:
-      Unsupported: where the two are not equally deep.
+      Unsupported: where the two are not equally deep, or neither f32 nor f64: weights would be widened in each call.
     """
+    if b.dtype(left) not in _DTYPES:
+        raise Unsupported(Reason.DTYPE, f"a product of {b.dtype(left).value}")
     (rows, depth), (same_depth, columns) = b.shape(left), b.shape(right)
     depth = b.join(depth, same_depth, "the depth of a product of matrices")
     shape = (rows, depth, columns)

@@ -114,7 +114,7 @@ class _Clusterer:
         folded = folded_nodes(graph, small)
         for name, alone in legal.items():
             if name in products - small:
-                self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow multiplies large matrices")
+                self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow multiplies all but small matrices on CPUs")
             elif name in folded:
                 self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front")
             else:
