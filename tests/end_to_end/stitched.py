@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 def arrays(tensors: Any) -> list[Array]:
-    return [np.asarray(t) for t in tf.nest.flatten(tensors, expand_composites=True)]
+    return [np.asarray(t.numpy()) for t in tf.nest.flatten(tensors, expand_composites=True)]  # a scalar of bf16, too
 
 
 def kernel_calls(call: Callable[[], Any]) -> int:

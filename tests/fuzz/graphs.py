@@ -329,6 +329,30 @@ def _softmax(draw: Draw, program: Program) -> None:
     program.add(name, (value,), Type(type_.dtype, type_.shape, INEXACT), lambda _, x: function(x))
 
 
+def _product(draw: Draw, program: Program) -> None:
+    """With constant weights: of matrices, of the last axis, or of pixels."""
+    multiply: dict[int, Callable[[Any, Any], Any]] = {
+        2: tf.matmul,
+        3: lambda x, w: tf.einsum("abc,cd->abd", x, w),
+        4: lambda x, w: tf.nn.conv2d(x, w[tf.newaxis, tf.newaxis], 1, "VALID"),
+    }
+
+    def fits(type_: Type) -> bool:
+        known = type_.dtype in (DType.F32, DType.F64) and len(type_.shape) in multiply
+        return known and type_.shape[-1].is_static
+
+    value = _pick(draw, program, fits)
+    if value is None:
+        return
+    type_ = program.types[value]
+    depth, columns = type_.shape[-1].coefficient, draw(st.sampled_from((1, 3, 8, 17, type_.shape[-1].coefficient)))
+    weights = np.random.default_rng(draw(st.integers(0, 9))).integers(-8, 9, (depth, columns)) / 8
+    function = multiply[len(type_.shape)]
+    shape = (*type_.shape[:-1], Dim(columns))
+    program.add(f"times {depth} x {columns}", (value,), Type(type_.dtype, shape, INEXACT),
+                lambda _, x: function(x, tf.constant(weights, x.dtype)))  # fmt: skip
+
+
 def _transpose(draw: Draw, program: Program) -> None:
     value = _pick(draw, program, lambda t: len(t.shape) > 1)
     if value is None:
@@ -438,5 +462,5 @@ def _opaque(draw: Draw, program: Program) -> None:
 
 _GROWTHS = (
     _keeping, _smooth, _smooth, _binary, _binary, _binary, _binary, _constant, _constant, _select, _reduce, _reduce,
-    _reduce, _softmax, _transpose, _reshape, _reshape, _slice, _repeat, _cast, _opaque,
+    _reduce, _softmax, _transpose, _reshape, _reshape, _slice, _repeat, _cast, _opaque, _product, _product,
 )  # fmt: skip

@@ -342,7 +342,7 @@ def heads(value: Value, d: Drawing, name: str = "heads") -> Value:
 def test_a_bias_and_a_transpose_are_one_pass() -> None:
     """The reshape keeps TensorFlow from folding the bias into the product, as in Keras' Tensordot."""
     d = Drawing()
-    product = d.node("product", "Einsum", d.input("x", f32(16, 32)), type_=f32(16, 32))
+    product = d.node("product", "BatchMatMulV2", d.input("x", f32(16, 32)), type_=f32(16, 32))
     flat = d.node("flat", "Reshape", product, d.constant("to", np.array([16, 32], np.int32)))
     bias = d.node("bias", "BiasAdd", flat, d.input("b", f32(32)))
     graph = d.graph(returned=[d.node("y", "BatchMatMulV2", heads(bias, d), type_=f32(4, 16, 16))])
@@ -404,7 +404,7 @@ def test_a_concatenation_of_what_is_computed_is_stored_in_place(op: str) -> None
     e = d.node("e", "Exp", d.node("a", "Tanh", x))
     axis = [d.constant("axis", np.int32(-1))] if op == "ConcatV2" else []
     whole = d.node("whole", op, plain, e, *axis, type_=f32("B", 16) if op == "ConcatV2" else f32(2, "B", 8))
-    d.node("product", "Einsum", whole, d.input("w", f32(16, 4)), type_=f32("B", 4))
+    d.node("product", "BatchMatMulV2", whole, d.input("w", f32(16, 4)), type_=f32("B", 4))
     found = checked(d.graph())
     assert [c.nodes for c in found.clusters] == [("a", "e", "whole")]
     assert len(found.clusters[0].outputs) == 1
@@ -432,14 +432,14 @@ def test_a_concatenation_of_unknown_lengths_is_left_alone() -> None:
 
 
 def test_a_counter_that_a_loop_hands_on_keeps_nothing_apart() -> None:
-    """counter ─► read ─► Einsum ─► select, and counter ─► mask ─► select. The view of the counter is read by what stays
-    outside: were it in the mask's cluster, the path through the Einsum would keep the two from being one."""
+    """counter ─► read ─► product ─► select, and counter ─► mask ─► select. What stays outside reads the counter's view:
+    were it in the mask's cluster, the path through the product would keep the two from being one."""
     d = Drawing()
     counter = d.node("counter", "Identity", d.input("c", f32(64, 64)))
     mask = d.node(
         "mask", "GreaterEqual", counter, d.input("lengths", f32(64, 64)), type_=TensorType(DType.BOOL, shape_of(64, 64))
     )
-    x = d.node("einsum", "Einsum", counter, counter)
+    x = d.node("product", "BatchMatMulV2", counter, counter)
     select = d.node("select", "Select", mask, d.node("tanh", "Exp", x), counter, type_=f32(64, 64))
     assert clusters(d.graph(returned=[select])) == [["mask", "tanh", "select"]]
 

@@ -26,9 +26,9 @@ def layers(count: int) -> Graph:
     x = d.input("x", f32("B", 64))
     mask = d.node("mask", "Exp", d.input("m", f32("B", 1)))
     for i in range(count):
-        q, k = (d.node(f"{i}/{n}", "Tanh", d.node(f"{i}/{n} product", "Einsum", x)) for n in "qk")
-        s = d.node(f"{i}/s", "AddV2", d.node(f"{i}/qk", "Einsum", q, k), mask)
-        o = d.node(f"{i}/o", "Einsum", d.node(f"{i}/soft", "Softmax", s))
+        q, k = (d.node(f"{i}/{n}", "Tanh", d.node(f"{i}/{n} product", "BatchMatMulV2", x)) for n in "qk")
+        s = d.node(f"{i}/s", "AddV2", d.node(f"{i}/qk", "BatchMatMulV2", q, k), mask)
+        o = d.node(f"{i}/o", "BatchMatMulV2", d.node(f"{i}/soft", "Softmax", s))
         x = d.node(f"{i}/x", "AddV2", o, x)
     return d.graph(returned=[x])
 

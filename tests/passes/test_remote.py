@@ -18,6 +18,8 @@ from tf_stitch.pipeline import stitch_all
 APART = Config(remote_stitching=False)
 CPU0, CPU1 = "/device:CPU:0", "/device:CPU:1"
 
+PRODUCT = "BatchMatMulV2"  # which no kernel computes
+
 
 def column(d: Drawing, name: str, x: Value, **more: object) -> Value:
     """Two nodes over x."""
@@ -115,10 +117,10 @@ def two_towers(*, readers: bool) -> Graph:
     """A column at the foot of one tower and one behind the matmul of the other; perhaps with a matmul behind each."""
     d = Drawing()
     low = column(d, "low", d.input("x", f32("B", 8)))
-    high = column(d, "high", d.node("product", "Einsum", d.input("z", f32("B", 8)), d.input("w", f32(8, 8)),
+    high = column(d, "high", d.node("product", PRODUCT, d.input("z", f32("B", 8)), d.input("w", f32(8, 8)),
                                     type_=f32("B", 8)))  # fmt: skip
     if readers:
-        low, high = (d.node(f"{n} product", "Einsum", y, d.input(f"{n} w", f32(8, 8)), type_=f32("B", 8))
+        low, high = (d.node(f"{n} product", PRODUCT, y, d.input(f"{n} w", f32(8, 8)), type_=f32("B", 8))
                      for n, y in (("low", low), ("high", high)))  # fmt: skip
     return d.graph(returned=[low, high])
 
@@ -135,10 +137,10 @@ def test_equally_deep_ones_are_joined() -> None:
     """Query, key and value behind three matmuls, before a fourth."""
     d = Drawing()
     x = d.input("x", f32("B", 64))
-    found = [column(d, n, d.node(f"{n} product", "Einsum", x, d.input(f"{n} w", f32(64, 64)), type_=f32("B", 64)))
+    found = [column(d, n, d.node(f"{n} product", PRODUCT, x, d.input(f"{n} w", f32(64, 64)), type_=f32("B", 64)))
              for n in "qkv"]  # fmt: skip
-    scores = d.node("scores", "BatchMatMulV2", *found[:2], type_=f32("B", "B"))
-    y = d.node("y", "BatchMatMulV2", scores, found[2], type_=f32("B", 64))
+    scores = d.node("scores", PRODUCT, *found[:2], type_=f32("B", "B"))
+    y = d.node("y", PRODUCT, scores, found[2], type_=f32("B", 64))
     assert clusters(d.graph(returned=[y])) == [["q/t", "q/y", "k/t", "k/y", "v/t", "v/y"]]
 
 
@@ -195,13 +197,13 @@ def test_layers_share_a_kernel_of_joined_clusters() -> None:
     d = Drawing()
     x = d.input("x", f32("B", 64))
     for layer, names in enumerate(("ab", "ba")):
-        ys = [d.node(f"{layer}{n} product", "Einsum", x, d.input(f"{layer}{n} w", f32(64, 64)), type_=f32("B", 64))
+        ys = [d.node(f"{layer}{n} product", PRODUCT, x, d.input(f"{layer}{n} w", f32(64, 64)), type_=f32("B", 64))
               for n in names]  # fmt: skip
         parts = {
             n: d.node(f"{layer}{n}/y", {"a": "Tanh", "b": "Sigmoid"}[n], d.node(f"{layer}{n}/t", "Exp", y))
             for n, y in zip(names, ys, strict=True)
         }
-        x = d.node(f"{layer} product", "Einsum", parts["a"], parts["b"], type_=f32("B", 64))
+        x = d.node(f"{layer} product", PRODUCT, parts["a"], parts["b"], type_=f32("B", 64))
     chain = Toolchain()
     (result,) = stitch_all([d.graph(returned=[x])], Config(), TARGET, chain)  # type: ignore[arg-type]
     assert [len(made.cluster.nodes) for made in result.clusters] == [4, 4]

@@ -138,7 +138,7 @@ def test_what_a_variable_steps_by_is_taken_off_in_the_same_kernel() -> None:
     assert clusters(found) == [["step", "assign/value"]]
 
 
-@pytest.mark.parametrize("op", ["Einsum", "Reshape"])
+@pytest.mark.parametrize("op", ["BatchMatMulV2", "Reshape"])
 def test_what_no_kernel_computes_is_added_by_tensorflow(op: str) -> None:
     """There would be a sum of its own, and memory for it."""
     update = Update()

@@ -33,7 +33,7 @@ class Layers(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, None, 64], tf.float32, name="x")])
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         for _ in range(2):
-            x = tf.einsum("bsi,ij->bsj", gelu(x), self.weights)
+            x = tf.einsum("bsi,ji->bsj", gelu(x), self.weights)
         return {"y": tf.nn.softmax(x * 0.5 + 0.1)}
 
 
