@@ -58,6 +58,14 @@ def recurrent() -> Body:
     return b.finish([b.apply("add", kept, b.apply("mul", b.apply("sub", b.constant(1, DType.F32), update), new))])
 
 
+def heads() -> Body:
+    """What two heads have found, side by side, times w: put together where it is multiplied, k would go in leaps."""
+    b = builder()
+    x, w = b.input(f32("B", 2, 3, 4)), b.input(f32(8, 20))
+    together = b.reshape(b.transpose(x, (0, 2, 1, 3)), (Dim(3, ("B",)), Dim(8)))
+    return b.finish([matrix_product(b, together, w)])
+
+
 def residual(columns: int) -> Body:
     """x + x @ w: x may not be overwritten, as long as it is multiplied."""
     b = builder()
@@ -83,6 +91,7 @@ BODIES: dict[str, Body] = {
     "two_at_a_time": two_at_a_time(),
     "recurrent": recurrent(),
     "perceptron": perceptron(),
+    "heads": heads(),
     "residual": residual(24),
     "residual_wide": residual(300),
 }

@@ -75,6 +75,14 @@ def test_none_for_gpus_nor_where_it_is_turned_off(config: Config) -> None:
     assert reasons["product"] is Reason.NOT_PROFITABLE
 
 
+def test_a_product_that_no_kernel_computes_well_is_tensorflows() -> None:
+    """One column: its rows and the weights are both read along k."""
+    d = Drawing()
+    product = d.node("product", "MatMul", d.input("x", f32("B", 64)), d.input("w", f32(64, 1)), type_=f32("B", 1))
+    clusters, _ = found(d.graph(returned=[d.node("y", "Tanh", d.node("z", "Exp", product))]))
+    assert clusters == [("z", "y")]
+
+
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.I32])
 def test_none_of_other_dtypes(dtype: DType) -> None:
     """Rounded to 16 bits, each of its products would be further off than TensorFlow's."""

@@ -55,6 +55,11 @@ def products_of(nest: Nest) -> tuple[Product, ...]:
     return tuple(found[n] for n in range(len(nest.reductions)))
 
 
+def multiplies_well(nest: Nest) -> bool:
+    """Whether a nest has no products, or consists of them. As a reduction like others, one is right, but slow."""
+    return all(r.reducer != PRODUCTS for r in nest.reductions) or bool(products_of(nest))
+
+
 def _product(nest: Nest, one: Load | None, other: Load | None) -> Product | None:
     if one is None or other is None or one.at or other.at:
         return None

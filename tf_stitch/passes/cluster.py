@@ -28,6 +28,7 @@ from tf_stitch.ir.body import Body
 from tf_stitch.ir.graph import Graph, Value
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.names import identifier
+from tf_stitch.lower.products import multiplies_well
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes import legality, profitability
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
@@ -247,11 +248,13 @@ def _planned(body: Body, config: Config, graph: str) -> StitchPlan:
     """
     try:
         plan = plan_groups(body, dominant_merging=config.dominant_merging)
-        lower(plan, "")
+        kernel = lower(plan, "")
     except Unsupported:
         raise
     except Exception as error:
         raise Unsupported(Reason.INTERNAL, excused(graph, error)) from error
+    if not all(map(multiplies_well, kernel.nests)):
+        raise Unsupported(Reason.SCHEME, "a product of what does not lie in rows and columns")
     if not config.regional_scheme and profitability.goes_over_again(body):
         raise Unsupported(Reason.SCHEME, "a value would be kept for a row, and regional_scheme is off")
     if not config.global_scheme and Scheme.GLOBAL in plan.schemes.values():

@@ -35,12 +35,14 @@ def computes_factors(body: Body, draft: Draft) -> bool:
 
 
 def _sources(body: Body, product: int) -> Iterator[int]:
-    """Where the two factors of a product come from, but for movement."""
+    """Where the two factors of a product come from, but for movement that leaves rows and columns what they are."""
     op = body.steps[product].op
     if not isinstance(op, Reduce) or op.function != PRODUCTS:
         return
     for operand in body.steps[body.steps[product].operands[0]].operands:
         source = operand
-        while isinstance(body.steps[source].op, Broadcast | Reshape | Slice | Transpose):
+        while isinstance(op := body.steps[source].op, Broadcast | Reshape | Slice | Transpose):
+            if isinstance(op, Transpose) and len(op.permutation) > 2:
+                break  # heads that are put together, say: k would go in leaps
             source = body.steps[source].operands[0]
         yield source
