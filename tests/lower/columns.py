@@ -1,4 +1,4 @@
-"""What holds of every kernel that goes down columns: it is right, and its bits are the same whoever computes them."""
+"""What holds of kernels whose vectors are columns: they are right, and their bits the same whoever computes them."""
 
 from __future__ import annotations
 

@@ -207,17 +207,8 @@ def _schedule(nest: Nest, bundle: int, kernel: Kernel, target: Target, *, adapti
     down = adaptive and nest.reductions and not nest.tiles and runs_down(nest.outer, _accesses(nest))
     if down or bundle > 1:
         return _down(nest, bundle, native, target)
-    lanes = native * _vectors(nest, target)
     extent = nest.inner[-1]
-    body = "both"
-    if extent.is_static:
-        lanes = _fitting(extent.coefficient, lanes, native)
-        if extent.coefficient % lanes == 0:
-            body = "wide"
-        elif extent.coefficient < native:
-            body = "narrow"
-    elif extent.coefficient % lanes == 0:
-        body = "wide"
+    lanes, body = _steps(extent, native * _vectors(nest, target), native)
     if adaptive and _by_columns(nest, native):
         period = extent.coefficient
         lanes = math.gcd(native * _vectors_down_columns(target), period)
@@ -240,17 +231,13 @@ def _schedule(nest: Nest, bundle: int, kernel: Kernel, target: Target, *, adapti
 
 def _products(nest: Nest, native: int, target: Target) -> Schedule:
     """Columns in steps as wide as pass over a row soonest, and a short one for what is left."""
-    columns, vectors = nest.outer[-1], _vectors_down_columns(target)
-    lanes, narrow, body = native * vectors, native, "both"
+    columns = nest.outer[-1]
+    lanes, body = _steps(columns, native * _vectors_down_columns(target), native)
+    narrow = native
     if columns.is_static:
-        lanes = _fitting(columns.coefficient, lanes, native)
         left = columns.coefficient % lanes
         while narrow // 2 >= max(left, _LEAST_VECTOR // _register_size(nest.reductions[0].dtype)):
             narrow //= 2
-        if columns.coefficient < lanes:
-            body = "narrow"
-    if columns.coefficient % lanes == 0:
-        body = "wide"
     rows = rows_at_a_time(nest, max(1, lanes // native), _registers(target))
     return Schedule(Driver.PRODUCTS, lanes, narrow, body, rows)
 
@@ -271,15 +258,16 @@ def _down(nest: Nest, bundle: int, native: int, target: Target) -> Schedule:
     fits = columns.is_static or columns.coefficient % (2 * vectors * native) == 0
     if 2 * vectors * sums <= _registers(target) // 2 and fits:
         vectors *= 2
-    lanes = native * vectors
-    body = "both"
-    if columns.is_static:
-        lanes = _fitting(columns.coefficient, lanes, native)
-        if columns.coefficient < native:
-            body = "narrow"
-    if columns.coefficient % lanes == 0:
-        body = "wide"
+    lanes, body = _steps(columns, native * vectors, native)
     return Schedule(Driver.DOWN, lanes, native, body, _REDUCTION_BLOCK, bundle=bundle)
+
+
+def _steps(length: Dim, most: int, native: int) -> tuple[int, str]:
+    """Lanes of the steps along a row, at most `most`, and which loops they take (`Schedule.body`)."""
+    lanes = _fitting(length.coefficient, most, native) if length.is_static else most
+    if length.coefficient % lanes == 0:
+        return lanes, "wide"
+    return lanes, "narrow" if length.is_static and length.coefficient < native else "both"
 
 
 def _fitting(length: int, most: int, native: int) -> int:

@@ -9,14 +9,15 @@ multiply-add), as in TensorFlow's own kernels; what a user multiplies and sums u
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.types import ONE, DType, product
 from tf_stitch.ops.composite import channels_first
-from tf_stitch.ops.opdef import REDUCERS, Array, Kind, OpDef, Operands, Reducer, define_op
+from tf_stitch.ops.opdef import REDUCERS, Expansion, Kind, OpDef, Operands, Reducer, define_op
+from tf_stitch.ops.reduction import reduced_by
 
 if TYPE_CHECKING:
     from tf_stitch.ir.body import BodyBuilder
@@ -27,11 +28,7 @@ PRODUCTS = "products"
 _DTYPES = frozenset({DType.F32, DType.F64})
 
 
-def _summed(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return np.asarray(np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
-
-
-REDUCERS[PRODUCTS] = Reducer(PRODUCTS, "add", "reduce_add", lambda _: 0, _summed, _DTYPES)
+REDUCERS[PRODUCTS] = Reducer(PRODUCTS, "add", "reduce_add", lambda _: 0, reduced_by(np.add), _DTYPES)
 
 
 def matrix_product(b: BodyBuilder, left: int, right: int) -> int:
@@ -96,33 +93,23 @@ def _einsum(b: BodyBuilder, x: Operands) -> int:
 
 
 _ONES = (1, 1, 1, 1)
-_NOTES = "on CPUs, where there are few weights (passes/profitability.py)"
-define_op(
-    OpDef(
-        ("MatMul",),
-        Kind.PRODUCT,
-        _matmul,
-        outside=(1,),
-        samples=({"transpose_a": False}, {"transpose_a": True}),
-        dtypes=_DTYPES,
-        notes=f"{_NOTES}; the second operand not transposed",
-    ),
-    OpDef(
-        ("Conv2D",),
-        Kind.PRODUCT,
-        _pointwise_convolution,
-        outside=(1,),
-        samples=tuple({"strides": _ONES, "dilations": _ONES, "padding": p} for p in ("SAME", "VALID")),
-        dtypes=_DTYPES,
-        notes=f"{_NOTES}; a filter of one pixel, NHWC, without strides",
-    ),
-    OpDef(
-        ("Einsum",),
-        Kind.PRODUCT,
-        _einsum,
-        outside=(1,),
-        samples=({"equation": "abc,cd->abd"}, {"equation": "ab,bcd->acd"}, {"equation": "abcd,cde->abe"}),
-        dtypes=_DTYPES,
-        notes=f"{_NOTES}; two operands, whose shared axes are the last of one and the first of the other",
-    ),
+
+
+def _product(name: str, expand: Expansion, samples: tuple[dict[str, Any], ...], limits: str) -> None:
+    notes = f"on CPUs, where there are few weights (passes/profitability.py); {limits}"
+    define_op(OpDef((name,), Kind.PRODUCT, expand, outside=(1,), samples=samples, dtypes=_DTYPES, notes=notes))
+
+
+_product("MatMul", _matmul, ({"transpose_a": False}, {"transpose_a": True}), "the second operand not transposed")
+_product(
+    "Conv2D",
+    _pointwise_convolution,
+    tuple({"strides": _ONES, "dilations": _ONES, "padding": p} for p in ("SAME", "VALID")),
+    "a filter of one pixel, NHWC, without strides",
+)
+_product(
+    "Einsum",
+    _einsum,
+    ({"equation": "abc,cd->abd"}, {"equation": "ab,bcd->acd"}, {"equation": "abcd,cde->abe"}),
+    "two operands, whose shared axes are the last of one and the first of the other",
 )

@@ -43,7 +43,7 @@ def _greatest(dtype: DType) -> float:
     return 2 ** (8 * dtype.size - 1) - 1 if dtype in INTEGERS else np.inf
 
 
-def _reduce(function: np.ufunc) -> Callable[..., Array]:
+def reduced_by(function: np.ufunc) -> Callable[..., Array]:
     """`function.reduce` in the operand's dtype: integers wrap, and no element is the neutral one."""
 
     def reference(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
@@ -66,8 +66,8 @@ def _define(*reducers: Reducer) -> None:
 
 
 _define(
-    Reducer("sum", "add", "reduce_add", lambda _: 0, _reduce(np.add)),
-    Reducer("prod", "mul", "reduce_mul", lambda _: 1, _reduce(np.multiply)),
+    Reducer("sum", "add", "reduce_add", lambda _: 0, reduced_by(np.add)),
+    Reducer("prod", "mul", "reduce_mul", lambda _: 1, reduced_by(np.multiply)),
     Reducer("max", "max", "reduce_max", _least, _reduce_from(np.maximum, _least)),
     Reducer("min", "min", "reduce_min", _greatest, _reduce_from(np.minimum, _greatest)),
     Reducer("all", "and", "reduce_and", lambda _: True, np.all, BOOLS),

@@ -112,9 +112,9 @@ class _Clusterer:
                 self.rejections[name] = examined
         products = {n for n in legal if OPS[graph.nodes[n].op].kind is Kind.PRODUCT}
         small = {n for n in products if profitability.is_small_product(graph, graph.nodes[n], self.config)}
-        folded = folded_nodes(graph, small)
+        large, folded = products - small, folded_nodes(graph, small)
         for name, alone in legal.items():
-            if name in products - small:
+            if name in large:
                 self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow multiplies all but small matrices on CPUs")
             elif name in folded:
                 self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front")

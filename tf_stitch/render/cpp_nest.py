@@ -148,12 +148,7 @@ class NestPrinter:
 
     def _loops(self, loop: str, body: list[str], fold: list[str], reductions: list[tuple[int, Reduction]]) -> list[str]:
         """The vector loop, within loops over the inner axes before the last."""
-        vector = [
-            f"{loop}, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
-            "  constexpr int L = decltype(width)::lanes;",
-            *("  " + line for line in body),
-            "});",
-        ]
+        vector = over_lanes(loop, body)
         if len(self.nest.inner) == 1:
             return vector
         lines = [
@@ -255,7 +250,7 @@ class NestPrinter:
                 )
         if self.nest.finish:
             lines.append(f"    finish_{self.number}({self._arguments()});")
-        return [*lines, "  }", *_indented(self._settled()), "}", ""]
+        return [*lines, "  }", *indented(self._settled()), "}", ""]
 
     def _split_task(self, sweep: int) -> list[str]:
         """A task of SPLIT: unit u is block u % blocks of row u / blocks; its partial results go to parts[u]."""
@@ -280,7 +275,7 @@ class NestPrinter:
             f"    sweep_{n}_{sweep}({self._arguments(', begin, end')});",
             "    split.parts[unit] = state;",
             "  }",
-            *_indented(self._settled()),
+            *indented(self._settled()),
             "}",
             "",
         ]
@@ -310,7 +305,7 @@ class NestPrinter:
         if self.is_plain:
             call = f"Call{self.number}& call"
             lines = self._loop()
-            return [f"__attribute__((noinline)) Loop loop_{self.number}({call}) {{", *_indented(lines), "}", ""]
+            return [f"__attribute__((noinline)) Loop loop_{self.number}({call}) {{", *indented(lines), "}", ""]
         memory = ", char* own" if self.needs_memory else ""
         return [
             f"void launch_{self.number}(Call{self.number}& call{memory}) {{",
@@ -385,13 +380,13 @@ class NestPrinter:
             f"void blocks_{n}(void* task, i64 begin_unit, i64 end_unit) {{",
             f"  const Call{self.number} call = *static_cast<const Call{self.number}*>(task);",
             *self._repeat_lines(),
-            *_indented(head),
+            *indented(head),
             "  for (i64 unit = begin_unit; unit < end_unit; ++unit) {",
-            *_indented(_indented(where)),
+            *indented(indented(where)),
             f"    const i64 end = begin + {block} < length ? begin + {block} : length;",
             f"    sweep_{n}_0({self._arguments(', begin, end')});",
             "  }",
-            *_indented(self._settled()),
+            *indented(self._settled()),
             "}",
             "",
         ]
@@ -417,14 +412,14 @@ class NestPrinter:
         down = "for (i64 row = begin_row; row < end_row; ++row) {"
         heavy = any(isinstance(s, Compute) and is_heavy(s.function) for s in fixed[1])
         if heavy or self.nest.inner[-1] == Dim(self.schedule.lanes):
-            loops = [along, *_indented(columns), "  " + down, *_indented(_indented([*rows, *elements]))]
+            loops = [along, *indented(columns), "  " + down, *indented(indented([*rows, *elements]))]
         else:
-            loops = [down, *_indented(rows), "  " + along, *_indented(_indented([*columns, *elements]))]
+            loops = [down, *indented(rows), "  " + along, *indented(indented([*columns, *elements]))]
         return [
             f"STITCH_INLINE void sweep_{self.number}_0(const Call{self.number}& call, i64 begin_row, i64 end_row) {{",
             f"  constexpr int L = {self.schedule.lanes};",
             "  constexpr All count;",
-            *_indented([*head, *loops, "  }", "}"]),
+            *indented([*head, *loops, "  }", "}"]),
             "}",
             "",
         ]
@@ -439,7 +434,7 @@ class NestPrinter:
             f"    const i64 begin = unit * {block}, end = begin + {block} < rows ? begin + {block} : rows;",
             f"    sweep_{n}_0(call, begin, end);",
             "  }",
-            *_indented(self._settled()),
+            *indented(self._settled()),
             "}",
             "",
         ]
@@ -475,7 +470,17 @@ class NestPrinter:
         ]
 
 
-def _indented(lines: list[str]) -> list[str]:
+def over_lanes(loop: str, body: list[str]) -> list[str]:
+    """A loop of the prelude over the vector axis. loop: its call, up to the last argument."""
+    return [
+        f"{loop}, [&](auto width, [[maybe_unused]] i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
+        "  constexpr int L = decltype(width)::lanes;",
+        *indented(body),
+        "});",
+    ]
+
+
+def indented(lines: list[str]) -> list[str]:
     return ["  " + line for line in lines]
 
 

@@ -16,7 +16,7 @@ from tf_stitch.lower.kernel import Access, Load, Nest, Reduced, Reduction, State
 from tf_stitch.lower.products import products_of, rows_of
 from tf_stitch.render.c_family import dim, register
 from tf_stitch.render.columns import turned, turned_strides
-from tf_stitch.render.cpp_nest import NestPrinter
+from tf_stitch.render.cpp_nest import NestPrinter, indented, over_lanes
 from tf_stitch.render.cpp_statements import Scope
 from tf_stitch.render.sharing import Form
 
@@ -71,22 +71,17 @@ class ProductPrinter(NestPrinter):
             if self.stores:
                 access = self.stores[index].access
                 sums = f"{scope.places[access]} + n, {self._steps(access)[0]}"
-            body.append(f"  multiply<R, L>({x}, {w}, {part}, {first}, {sums}, count);")
-        body = [
-            f"{self._vector_loop()}(begin, end, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
-            "  constexpr int L = decltype(width)::lanes;",
-            *body,
-            "});",
-        ]
+            body.append(f"multiply<R, L>({x}, {w}, {part}, {first}, {sums}, count);")
+        body = over_lanes(f"{self._vector_loop()}(begin, end", body)
         if in_depths:
             depths = f"for_depths({length}, depth, [&](i64 k, i64 part, bool first) STITCH_LAMBDA {{"
-            body = [depths, *_indented(body), "});"]
+            body = [depths, *indented(body), "});"]
         head = f"const Call{n}& call, [[maybe_unused]] i64 row, i64 begin, i64 end"
         head += (", i64 depth" if in_depths else "") + self._sums()
         return [
             "template <int R>",
             f"__attribute__((noinline)) void multiply_{n}({head}) {{",
-            *_indented([*self._coordinates(), *pointers, *body]),
+            *indented([*self._coordinates(), *pointers, *body]),
             "}",
             "",
         ]
@@ -105,11 +100,8 @@ class ProductPrinter(NestPrinter):
         return [
             f"__attribute__((noinline)) void finish_{n}({rows}{self._sums()}) {{",
             "  for (i64 row = begin_row; row < end_row; ++row) {",
-            *_indented(_indented(pointers)),
-            f"    {loop}(begin, end, [&](auto width, i64 n, [[maybe_unused]] auto count) STITCH_LAMBDA {{",
-            "      constexpr int L = decltype(width)::lanes;",
-            *("      " + line for line in body),
-            "    });",
+            *indented(indented(pointers)),
+            *indented(indented(over_lanes(f"{loop}(begin, end", body))),
             *(f"    {r.name}_sums += {self.width};" for r in self.nest.reductions),
             "  }",
             "}",
@@ -149,7 +141,7 @@ class ProductPrinter(NestPrinter):
         if kept:
             sums = "".join(f", {r.name}_sums" for r in kept)
             lines.append(f"  finish_{n}(call, row, row + count, begin, end{taken}{sums});")
-        return [f"void rows_{n}(void* task, i64 begin_unit, i64 end_unit) {{", *_indented([*lines, "}"]), "}", ""]
+        return [f"void rows_{n}(void* task, i64 begin_unit, i64 end_unit) {{", *indented([*lines, "}"]), "}", ""]
 
     def _left(self) -> int:
         """How many rows may be left when all full groups are taken: every power of two that any such number has."""
@@ -206,7 +198,3 @@ class _SumScope(Scope):
             name = self.nest.reductions[s.reduction].name
             return self._assign(s.name, s.dtype, f"load<L>({name}_sums + n - begin, count)", True)
         return super().vector(s)
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return ["  " + line for line in lines]

@@ -121,7 +121,7 @@ STITCH_FOR_ALL_VECTORS(rint, __builtin_elementwise_roundeven)
 STITCH_FOR_ALL_VECTORS(sqrt, __builtin_elementwise_sqrt)
 #undef STITCH_FOR_ALL_VECTORS
 
-// a * b + c, fused where the machine can: for polynomials, never for what the user wrote.
+// a * b + c, fused where the machine can: for polynomials and products of matrices, never for other arithmetic of the user.
 template <class V>
 STITCH_INLINE V madd(V a, V b, V c) {
 #ifdef STITCH_FUSED
@@ -166,7 +166,7 @@ STITCH_IF_AVX(STITCH_INLINE Vec<f64, 4> sqrt(Vec<f64, 4> x) { return __builtin_i
 STITCH_IF_AVX512(STITCH_INLINE Vec<f32, 16> sqrt(Vec<f32, 16> x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); })
 STITCH_IF_AVX512(STITCH_INLINE Vec<f64, 8> sqrt(Vec<f64, 8> x) { return __builtin_ia32_sqrtpd512_mask(x, x, -1, 4); })
 
-// a * b + c, fused where the machine can: for polynomials, never for what the user wrote.
+// a * b + c, fused where the machine can: for polynomials and products of matrices, never for other arithmetic of the user.
 #ifdef STITCH_FUSED
 STITCH_INLINE Vec<f32, 4> madd(Vec<f32, 4> a, Vec<f32, 4> b, Vec<f32, 4> c) { return __builtin_ia32_vfmaddps(a, b, c); }
 STITCH_INLINE Vec<f64, 2> madd(Vec<f64, 2> a, Vec<f64, 2> b, Vec<f64, 2> c) { return __builtin_ia32_vfmaddpd(a, b, c); }
