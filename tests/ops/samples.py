@@ -628,10 +628,51 @@ def _einsum(op: str, dtype: DType) -> Iterator[Sample]:
 
 
 def _convolution(op: str, dtype: DType) -> Iterator[Sample]:
+    sizes = [
+        ((2, 3, 4, 5), (1, 1), 7),
+        ((1, 1, 1, 3), (1, 1), 1),
+        ((1, 9, 7, 33), (1, 1), 20),
+        ((3, 5, 2, 1), (1, 1), 6),
+        ((2, 6, 7, 3), (3, 3), 5),
+        ((1, 19, 9, 2), (3, 2), 17),
+        ((1, 5, 8, 1), (2, 4), 1),
+    ]
     for attributes in OPS[op].samples:
-        for image, filters in [((2, 3, 4, 5), 7), ((1, 1, 1, 3), 1), ((1, 9, 7, 33), 20), ((3, 5, 2, 1), 6)]:
-            operands = draw(dtype, image, key=(op, 0)), draw(dtype, (1, 1, image[-1], filters), key=(op, 1))
-            yield Sample(op, operands, attributes, scale=16.0 * image[-1])
+        for image, size, filters in sizes:
+            operands = draw(dtype, image, key=(op, 0)), draw(dtype, (*size, image[-1], filters), key=(op, 1))
+            yield Sample(op, operands, attributes, scale=16.0 * image[-1] * size[0] * size[1])
+
+
+def _depthwise(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        for image, size in [
+            ((2, 7, 6, 5), (3, 3)),
+            ((1, 9, 9, 24), (3, 3)),
+            ((1, 5, 17, 1), (1, 2)),
+            ((1, 6, 5, 67), (3, 2)),
+        ]:
+            operands = draw(dtype, image, key=(op, 0)), draw(dtype, (*size, image[-1], 1), key=(op, 1))
+            yield Sample(op, operands, attributes, scale=16.0 * size[0] * size[1])
+
+
+PADS = [
+    ((3,), [(1, 2)]),
+    ((2, 3), [(0, 0), (2, 0)]),
+    ((4, 3), [(1, 1), (0, 2)]),
+    ((2, 3, 4, 2), [(0, 0), (1, 2), (2, 1), (0, 0)]),
+    ((5, 33), [(0, 3), (1, 0)]),
+    ((2, 3), [(0, 0), (0, 0)]),
+]
+
+
+def _pad(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        for shape, around in PADS:
+            for kind in (np.int32, np.int64):
+                fill = [draw(dtype, (), key=(op, 2))] if op == "PadV2" else []
+                yield Sample(op, (draw(dtype, shape), np.array(around, kind), *fill), attributes)
+    if op != "MirrorPad":
+        yield Sample(op, (draw(dtype, (0, 3)), np.array([(1, 0), (0, 1)], np.int32), *fill))
 
 
 # -- the table ---------------------------------------------------------------------------------------------
@@ -702,6 +743,10 @@ TABLE: dict[str, Generate] = {
     "GatherNd": _gather_nd,
     "MatMul": _matmul,
     "Conv2D": _convolution,
+    "DepthwiseConv2dNative": _depthwise,
+    "Pad": _pad,
+    "PadV2": _pad,
+    "MirrorPad": _pad,
     "Einsum": _einsum,
 }
 

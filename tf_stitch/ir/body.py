@@ -90,6 +90,18 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """Axis `axis` as two, windows and what is in each: element (i, j) is element `step * i + dilation * j` of it.
+
+    The step's shape says how many there are of both. Windows may overlap.
+    """
+
+    axis: int
+    step: int
+    dilation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Concat:
     """The operands, one behind another along `axis`."""
 
@@ -115,7 +127,8 @@ class Gather:
     axes: tuple[int, ...]
 
 
-Movement = Broadcast | Reshape | Transpose | Slice | Concat
+View = Broadcast | Reshape | Transpose | Slice | Windows  # each element is one of the operand's
+Movement = View | Concat
 Op = Input | Constant | Extent | Iota | Elementwise | Movement | Reduce | Gather
 
 
@@ -420,6 +433,15 @@ class BodyBuilder:
         if all(b == 0 and s == 1 for b, s in zip(begin, steps, strict=True)) and sizes == shape:
             return value
         return self._add(Slice(tuple(begin), steps), (value,), TensorType(self.dtype(value), sizes))
+
+    def windows(self, value: int, axis: int, count: int, size: int, step: int = 1, dilation: int = 1) -> int:
+        """`count` windows along `axis`, one every `step` elements, each of every `dilation`-th of them, `size` in all.
+
+        In place of the axis there are two: windows, and the elements of each.
+        """
+        shape = self.shape(value)
+        result = (*shape[:axis], Dim(count), Dim(size), *shape[axis + 1 :])
+        return self._add(Windows(axis, step, dilation), (value,), TensorType(self.dtype(value), result))
 
     def concat(self, values: Sequence[int], axis: int) -> int:
         """The values one behind another along `axis`; they have one rank, and join each other's other dims.

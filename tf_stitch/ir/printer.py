@@ -17,6 +17,7 @@ from tf_stitch.ir.body import (
     Reshape,
     Slice,
     Transpose,
+    Windows,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def _right_hand(step: Step) -> str:
             return f"transpose {operands} by {_numbers(permutation)}"
         case Slice(begin, steps):
             return f"slice {operands} from {_numbers(begin)} step {_numbers(steps)}"
+        case Windows(axis, by, dilation):
+            return f"windows {operands} along {axis} step {by} dilation {dilation}"
         case Concat(axis):
             return f"concat {operands} along {axis}"
         case Gather(axes):

@@ -17,6 +17,7 @@ from tf_stitch.ir.body import (
     Reshape,
     Slice,
     Transpose,
+    Windows,
 )
 from tf_stitch.ir.types import INTEGERS, NUMBERS, ONE, Dim, DType, product, terms_of
 
@@ -106,7 +107,7 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
             _verify_concat(step, operands, axis)
         case Gather(axes):
             _verify_gather(body, step, axes)
-        case Broadcast() | Reshape() | Transpose() | Slice():
+        case Broadcast() | Reshape() | Transpose() | Slice() | Windows():
             _check(len(operands) == 1, "a movement reads one step")
             _check(operands[0].dtype is step.type.dtype, "a movement keeps the dtype")
             _verify_movement(body, step, operands[0])
@@ -188,8 +189,21 @@ def _verify_movement(body: Body, step: Step, operand: TensorType) -> None:
             _check(len(have) == len(want) == len(begin) == len(steps), "a slice keeps the rank")
             for axis in range(len(have)):
                 _verify_slice(body, have[axis], want[axis], begin[axis], steps[axis])
+        case Windows(axis, by, dilation):
+            _check(0 <= axis < len(have), "the axis is within the rank")
+            _check(len(want) == len(have) + 1, "windows have one axis more")
+            _check(want[:axis] + want[axis + 2 :] == have[:axis] + have[axis + 1 :], "windows keep the other dims")
+            _verify_windows(have[axis], want[axis], want[axis + 1], by, dilation)
         case _:
             raise BrokenInvariant("no movement")
+
+
+def _verify_windows(have: Dim, count: Dim, size: Dim, step: int, dilation: int) -> None:
+    """Every element of every window exists."""
+    _check(have.is_static and count.is_static and size.is_static, "the numbers of windows and of elements are known")
+    _check(step > 0 and dilation > 0, "windows move on")
+    last = (count.coefficient - 1) * step + (size.coefficient - 1) * dilation
+    _check(not count.coefficient or 0 <= last < have.coefficient, "no window runs over the end")
 
 
 def _verify_slice(body: Body, have: Dim, want: Dim, begin: int, step: int) -> None:

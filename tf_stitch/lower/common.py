@@ -20,16 +20,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tf_stitch.ir.body import (
-    Broadcast,
     Constant,
     Elementwise,
     Extent,
     Gather,
     Iota,
     Reduce,
-    Reshape,
-    Slice,
-    Transpose,
+    View,
 )
 from tf_stitch.ir.types import ONE, Dim, TensorType, product, terms_of
 from tf_stitch.lower.dims import solve_symbols
@@ -146,7 +143,7 @@ class _Nester:
         """Level, row or element, access and name of each instance."""
         for number, item in enumerate(self.group.instances):
             step = self.body.steps[item.step]
-            if not item.loaded and isinstance(step.op, Broadcast | Reshape | Transpose | Slice):
+            if not item.loaded and isinstance(step.op, View):
                 source = self.source[item.operands[0]]
                 self.source.append(source)
                 self.operands.append(self.operands[source])

@@ -11,7 +11,8 @@
           cut and combined as ROWS and SPLIT are; down bundles of columns, too, where rows are made of short pieces
           (`lower.bundling`)
 
-  PRODUCTS  products of matrices: a task is some groups of rows, each of which meets all columns (`lower.products`)
+  PRODUCTS  products of matrices, and of windows with filters: a task is some groups of rows, each of which meets all
+            columns (`lower.products`)
 
 Where a row is not a multiple of a vector, rows are packed: they become one long row, and the parameter a tile that
 holds its channels again and again.

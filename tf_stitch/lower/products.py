@@ -1,4 +1,4 @@
-"""Nests that are products of matrices: a few rows at a time meet each step of columns, their sums in registers.
+"""Nests that are products: a few rows at a time meet each step of columns, their sums in registers.
 
     y[m, n] = sum over k of x[m, k] * w[k, n]           w, a step of columns
 
@@ -6,6 +6,9 @@
          x  [ . . . . . . ]  R rows                   k |  L  |  L  |  a vector of w is loaded once for R rows, and
             [ . . . . . . ]                           | |     |     |  multiplied by one number of each of them
             [ . . . . . . ]                           v +-----+-----+
+
+Where k is what a filter meets of an image, it is several axes: x[m, k] lies at sums of steps, w[k, n] end to end. In a
+depthwise convolution each column has an x of its own, x[m, k, n]: a vector of x in the place of one number.
 
 A sum adds its products in order of k, whatever the rows beside it: the bits do not depend on threads, nor on the batch.
 
@@ -23,19 +26,24 @@ from tf_stitch.ops.products import PRODUCTS
 
 _ZERO = Dim(0)
 _MOST_ROWS = 8  # at a time: more pointers than there are registers for
+_MOST_AXES = 3  # of k: a filter's height, its width, and channels
 
 
 @dataclass(frozen=True)
 class Product:
-    """One reduction of a nest. row: the factor of rows, x; column: that of columns, w. Accesses of the nest."""
+    """One reduction of a nest. row: the factor of rows, x; column: that of columns, w. Accesses of the nest.
+
+    by_column: whether each column has an x of its own.
+    """
 
     row: Access
     column: Access
+    by_column: bool
 
 
 def products_of(nest: Nest) -> tuple[Product, ...]:
     """Those that a nest consists of, in the order of its reductions; none where it is anything else."""
-    if not nest.outer or len(nest.inner) != 1 or len(nest.sweeps) != 1 or nest.tiles or not nest.reductions:
+    if not nest.outer or len(nest.inner) > _MOST_AXES or len(nest.sweeps) != 1 or nest.tiles or not nest.reductions:
         return ()
     (sweep,) = nest.sweeps
     if sweep.row or any(r.reducer != PRODUCTS for r in nest.reductions):
@@ -65,13 +73,10 @@ def _product(nest: Nest, one: Load | None, other: Load | None) -> Product | None
         return None
     for row, column in ((one, other), (other, one)):
         same_type = row.access.buffer.dtype is row.dtype and column.access.buffer.dtype is column.dtype
-        if same_type and _is_row(nest, row.access) and _is_column(nest, column.access):
-            return Product(row.access, column.access)
+        across = row.access.strides[len(nest.outer) - 1]
+        if same_type and across in (_ZERO, ONE) and _is_column(nest, column.access):
+            return Product(row.access, column.access, by_column=across == ONE)
     return None
-
-
-def _is_row(nest: Nest, access: Access) -> bool:
-    return access.strides[len(nest.outer) - 1] == _ZERO
 
 
 def _is_column(nest: Nest, access: Access) -> bool:

@@ -1,6 +1,16 @@
 """The op table. Importing this package fills it."""
 
-from tf_stitch.ops import composite, elementwise, gathering, movement, normalization, products, reduction
+from tf_stitch.ops import (
+    composite,
+    convolution,
+    elementwise,
+    gathering,
+    movement,
+    normalization,
+    padding,
+    products,
+    reduction,
+)
 from tf_stitch.ops.opdef import (
     FUNCTIONS,
     OPS,
@@ -27,11 +37,13 @@ __all__ = [
            "Reducer",
            "ZeroSign",
            "composite",
+           "convolution",
            "elementwise",
            "gathering",
            "is_heavy",
            "movement",
            "normalization",
+           "padding",
            "products",
            "reduction",
 ]  # fmt: skip

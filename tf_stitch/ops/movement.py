@@ -329,8 +329,18 @@ def _movement(
     static: tuple[int, ...] = (),
     notes: str = "",
     places: tuple[int, ...] = (),
+    gathers: bool = False,
 ) -> None:
-    op = OpDef(tuple(names.split()), Kind.MOVEMENT, expand, static=static, places=places, dtypes=ALL, notes=notes)
+    op = OpDef(
+        tuple(names.split()),
+        Kind.MOVEMENT,
+        expand,
+        static=static,
+        gathers=gathers,
+        places=places,
+        dtypes=ALL,
+        notes=notes,
+    )
     define_op(op)
 
 
@@ -362,6 +372,6 @@ _movement("Slice", _slice, (1, 2), "begins that are not known are of one element
 _movement("Split", _split, (0,), "along a dim that is known")
 _movement("SplitV", _split_v, (1, 2), "along a dim that is known")
 _movement("Unpack", _unpack)
-_movement("ConcatV2", _concat, (-1,), "along a dim that is a product of dims: `2*B`, not `B + 1`")
-_movement("Pack", _pack)
+_movement("ConcatV2", _concat, (-1,), "along a dim that is a product of dims: `2*B`, not `B + 1`", gathers=True)
+_movement("Pack", _pack, gathers=True)
 _movement("ReverseV2", _reverse, (1,), "along dims that are known")

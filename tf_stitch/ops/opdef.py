@@ -170,6 +170,7 @@ class OpDef:
       output that is not produced: a node of which such an output is read cannot be expanded).
     static: operands that are read when the code is generated and are no data (axes, shapes); -1 is the last.
     outside: operands that have to be complete before the kernel begins: tables and indices.
+    gathers: whether its result is put together from its operands, each of which is stored in its place.
     places: static operands that may be data after all, where their value is not known. Then the op is a lookup: they
       and operand 0 have to be complete before the kernel begins; and as TensorFlow's kernels for GPUs have them in the
       host's memory, where they raise if one is out of range, no kernel for GPUs has such a lookup (`passes.legality`).
@@ -183,6 +184,7 @@ class OpDef:
     expand: Expansion
     static: tuple[int, ...] = ()
     outside: tuple[int, ...] = ()
+    gathers: bool = False
     places: tuple[int, ...] = ()
     samples: tuple[dict[str, Any], ...] = field(default=({},))
     dtypes: frozenset[DType] = NUMBERS

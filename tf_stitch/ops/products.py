@@ -15,7 +15,6 @@ import numpy as np
 
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.types import ONE, DType, product
-from tf_stitch.ops.composite import channels_first
 from tf_stitch.ops.opdef import REDUCERS, Expansion, Kind, OpDef, Operands, Reducer, define_op
 from tf_stitch.ops.reduction import reduced_by
 
@@ -25,10 +24,11 @@ if TYPE_CHECKING:
 PRODUCTS = "products"
 """The reducer: a sum whose operand is a product, of one op."""
 
-_DTYPES = frozenset({DType.F32, DType.F64})
+DTYPES = frozenset({DType.F32, DType.F64})
+"""Of what is multiplied: narrower weights would be widened in each call."""
 
 
-REDUCERS[PRODUCTS] = Reducer(PRODUCTS, "add", "reduce_add", lambda _: 0, reduced_by(np.add), _DTYPES)
+REDUCERS[PRODUCTS] = Reducer(PRODUCTS, "add", "reduce_add", lambda _: 0, reduced_by(np.add), DTYPES)
 
 
 def matrix_product(b: BodyBuilder, left: int, right: int) -> int:
@@ -37,7 +37,7 @@ def matrix_product(b: BodyBuilder, left: int, right: int) -> int:
     Raises:
       Unsupported: where the two are not equally deep, or neither f32 nor f64: weights would be widened in each call.
     """
-    if b.dtype(left) not in _DTYPES:
+    if b.dtype(left) not in DTYPES:
         raise Unsupported(Reason.DTYPE, f"a product of {b.dtype(left).value}")
     (rows, depth), (same_depth, columns) = b.shape(left), b.shape(right)
     depth = b.join(depth, same_depth, "the depth of a product of matrices")
@@ -54,20 +54,6 @@ def _matmul(b: BodyBuilder, x: Operands) -> int:
         raise x.unsupported("operands that are no matrices")
     left = b.transpose(x[0], (1, 0)) if x.attribute("transpose_a", False) else x[0]
     return matrix_product(b, left, x[1])
-
-
-def _pointwise_convolution(b: BodyBuilder, x: Operands) -> int:
-    """A convolution with a filter of one pixel is a product: of all pixels with the filter."""
-    if channels_first(x):
-        raise x.unsupported("channels in front of the pixels")
-    image, filter_ = b.shape(x[0]), b.shape(x[1])
-    if len(image) != 4 or len(filter_) != 4 or not (filter_[0].is_one and filter_[1].is_one):
-        raise x.unsupported("a filter of more than one pixel")
-    if any(n != 1 for n in x.attribute("strides", ())) or any(x.attribute("explicit_paddings", ())):
-        raise x.unsupported("strides or padding")
-    flat = b.reshape(x[0], (product(image[:3]), image[3]))
-    found = matrix_product(b, flat, b.reshape(x[1], filter_[2:]))
-    return b.reshape(found, (*image[:3], filter_[3]))
 
 
 def _einsum(b: BodyBuilder, x: Operands) -> int:
@@ -92,22 +78,14 @@ def _einsum(b: BodyBuilder, x: Operands) -> int:
     return b.reshape(matrix_product(b, *flat), (*rows, *new))
 
 
-_ONES = (1, 1, 1, 1)
-
-
-def _product(name: str, expand: Expansion, samples: tuple[dict[str, Any], ...], limits: str) -> None:
+def define_product(name: str, expand: Expansion, samples: tuple[dict[str, Any], ...], limits: str) -> None:
+    """An op that multiplies its operand 0 with weights, its operand 1, and sums up."""
     notes = f"on CPUs, where there are few weights (passes/profitability.py); {limits}"
-    define_op(OpDef((name,), Kind.PRODUCT, expand, outside=(1,), samples=samples, dtypes=_DTYPES, notes=notes))
+    define_op(OpDef((name,), Kind.PRODUCT, expand, outside=(1,), samples=samples, dtypes=DTYPES, notes=notes))
 
 
-_product("MatMul", _matmul, ({"transpose_a": False}, {"transpose_a": True}), "the second operand not transposed")
-_product(
-    "Conv2D",
-    _pointwise_convolution,
-    tuple({"strides": _ONES, "dilations": _ONES, "padding": p} for p in ("SAME", "VALID")),
-    "a filter of one pixel, NHWC, without strides",
-)
-_product(
+define_product("MatMul", _matmul, ({"transpose_a": False}, {"transpose_a": True}), "the second operand not transposed")
+define_product(
     "Einsum",
     _einsum,
     ({"equation": "abc,cd->abd"}, {"equation": "ab,bcd->acd"}, {"equation": "abcd,cde->abe"}),

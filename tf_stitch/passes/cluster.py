@@ -111,7 +111,7 @@ class _Clusterer:
             elif not legality.is_silent(node):
                 self.rejections[name] = examined
         products = {n for n in legal if OPS[graph.nodes[n].op].kind is Kind.PRODUCT}
-        small = {n for n in products if profitability.is_small_product(graph, graph.nodes[n], self.config)}
+        small = {n for n in products if profitability.is_small_product(graph, graph.nodes[n], legal[n], self.config)}
         large, folded = products - small, folded_nodes(graph, small)
         for name, alone in legal.items():
             if name in large:

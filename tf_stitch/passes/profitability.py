@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +27,6 @@ _STAYS_CACHED = 1 << 20  # bytes
 _MOST_WEIGHTS = 1 << 16  # elements: they stay in L2
 _MOST_PRODUCTS = 1 << 26
 _FEW_ROWS = 8  # where weights are read once, it is memory that limits both
-_GATHERING = frozenset(("ConcatV2", "Pack"))  # what is computed is stored in place
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
 
@@ -108,7 +106,7 @@ def _is_idle_view(graph: Graph, members: set[str], name: str) -> bool:
 
 def _is_idle_copy(graph: Graph, members: set[str], name: str) -> bool:
     node = graph.nodes[name]
-    if node.op in _GATHERING:
+    if OPS[node.op].gathers:
         is_multiplied = any(u in members and OPS[graph.nodes[u].op].kind is Kind.PRODUCT for u in graph.consumers[name])
         return not is_multiplied and not any(v.node in members for v in node.inputs)
     if OPS[node.op].kind is not Kind.MOVEMENT or any(u in members for u in graph.consumers[name]):
@@ -125,22 +123,20 @@ def is_compute_intensive(node: Node) -> bool:
     return not is_memory_intensive and any(word in node.op for word in _COMPUTE_INTENSIVE)
 
 
-def is_small_product(graph: Graph, node: Node, config: Config) -> bool:
-    """Whether a product, [m, k] times [k, n], is one that a kernel computes no slower than TensorFlow.
+def is_small_product(graph: Graph, node: Node, alone: Expansion, config: Config) -> bool:
+    """Whether a product, of [m, k] with weights [k, n], is one that a kernel computes no slower than TensorFlow.
 
     What is not known of how many rows it has counts as UNKNOWN_DIM.
     """
     if not config.product_stitching or is_for_gpus(config.target):
         return False
-    types = [graph.type_of(v) for v in (node.inputs[0], node.inputs[1], Value(node.name))]
-    if any(t.shape is None for t in types):
+    weights = graph.type_of(node.inputs[1])
+    if weights.shape is None or not weights.size.is_static:
         return False
-    rows_by_depth, weights, rows_by_columns = (t.size for t in types)
-    if not weights.is_static:
-        return False
-    products = math.isqrt(rows_by_depth.coefficient * weights.coefficient * rows_by_columns.coefficient)  # m * k * n
-    is_few = rows_by_depth.is_static and products <= _FEW_ROWS * weights.coefficient
-    return is_few or (weights.coefficient <= _MOST_WEIGHTS and products <= _MOST_PRODUCTS)
+    steps = alone.body.steps
+    products = product(d for s in steps if isinstance(s.op, Reduce) for d in steps[s.operands[0]].type.dims)
+    is_few = products.is_static and products.coefficient <= _FEW_ROWS * weights.size.coefficient
+    return is_few or (weights.size.coefficient <= _MOST_WEIGHTS and products.coefficient <= _MOST_PRODUCTS)
 
 
 def refusal(

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tf_stitch.ir.body import Body, Broadcast, Concat, Constant, Elementwise, Reshape, Slice, Step, Transpose
+from tf_stitch.ir.body import Body, Broadcast, Constant, Elementwise, Movement, Reshape, Step
 from tf_stitch.ir.types import ONE, TensorType
 from tf_stitch.ops import FUNCTIONS, ZeroSign
 
@@ -34,7 +34,6 @@ _NEG = Elementwise("neg")
 _EXTREMES = {"maximum": "at_least", "minimum": "at_most"}
 _EVEN = {"abs", "square"}  # f(-x) is f(x)
 _ODD = {"mul", "div"}  # f(-x, y) is f(x, -y) is -f(x, y)
-_MOVEMENT = Broadcast | Reshape | Transpose | Slice | Concat
 
 
 def without_dear_zeros(body: Body) -> Body:
@@ -89,7 +88,7 @@ class _Signs:
     def hides(self, reader: int, position: int) -> bool:
         """Whether a step does not let the sign of this operand's zeros through."""
         step = self.body.steps[reader]
-        if isinstance(step.op, _MOVEMENT):
+        if isinstance(step.op, Movement):
             return self.free[reader]
         if not isinstance(step.op, Elementwise):
             return False
@@ -123,7 +122,7 @@ class _Signs:
             case Constant() as constant:
                 value = constant.value(step.type.dtype)
                 return [] if value == 0 and np.signbit(value) else [()]
-            case Broadcast() | Reshape() | Transpose() | Slice() | Concat():
+            case _ if isinstance(step.op, Movement):
                 return [step.operands]
             case Elementwise("convert"):
                 return [step.operands] if self.body.steps[step.operands[0]].type.dtype.is_float else [()]

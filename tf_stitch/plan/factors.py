@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tf_stitch.ir.body import Body, Broadcast, Concat, Constant, Extent, Input, Reduce, Reshape, Slice, Transpose
+from tf_stitch.ir.body import Body, Concat, Constant, Extent, Input, Reduce, Transpose, View
 from tf_stitch.ops.products import PRODUCTS
 from tf_stitch.plan.drafts import Draft
 
@@ -41,7 +41,7 @@ def _sources(body: Body, product: int) -> Iterator[int]:
         return
     for operand in body.steps[body.steps[product].operands[0]].operands:
         source = operand
-        while isinstance(op := body.steps[source].op, Broadcast | Reshape | Slice | Transpose):
+        while isinstance(op := body.steps[source].op, View):
             if isinstance(op, Transpose) and len(op.permutation) > 2:
                 break  # heads that are put together, say: k would go in leaps
             source = body.steps[source].operands[0]

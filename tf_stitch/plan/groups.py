@@ -39,6 +39,7 @@ from tf_stitch.ir.body import (
     Input,
     Iota,
     Reduce,
+    Windows,
 )
 from tf_stitch.ir.types import Dim, Shape, product
 from tf_stitch.plan.drafts import Draft
@@ -189,10 +190,10 @@ def _is_crosswise(body: Body, drafts: Sequence[Draft], position: int, grown: Dra
 def _spaces(body: Body) -> list[int]:
     """A number for each step, the same for steps that run over the same elements: one reads the other's, one to one.
 
-    Neither a broadcast, a concatenation nor a scalar connects: two updates of variables, scaled by one norm, have
-    nothing in common.
+    Neither a broadcast, windows, a concatenation nor a scalar connects: two updates of variables, scaled by one norm,
+    have nothing in common.
     """
-    connects = [not (isinstance(s.op, Broadcast | Concat) or s.type.size.is_one) for s in body.steps]
+    connects = [not (isinstance(s.op, Broadcast | Concat | Windows) or s.type.size.is_one) for s in body.steps]
     parent = list(range(len(body.steps)))
 
     def root(index: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.body import Broadcast, Elementwise, Gather, Op, Reshape, Slice, Transpose
+from tf_stitch.ir.body import Broadcast, Elementwise, Gather, Op, Reshape, Slice, Transpose, Windows
 from tf_stitch.ir.types import ONE, Dim, Shape
 
 
@@ -38,6 +38,16 @@ class Index:
 
     def scaled(self, factor: int) -> Index:
         return Index(tuple((a, s * Dim(factor)) for a, s in self.terms), self.offset * factor)
+
+    def plus(self, other: Index) -> Index:
+        """Their sum.
+
+        Raises:
+          Unsupported: where one axis is in both.
+        """
+        if {a for a, _ in self.terms} & {a for a, _ in other.terms}:
+            raise Unsupported(Reason.SCHEME, "a diagonal of windows")
+        return Index(tuple(sorted((*self.terms, *other.terms))), self.offset + other.offset)
 
 
 ZERO = Index()
@@ -144,6 +154,9 @@ def operand_map(
                 Index(scaled.terms, scaled.offset + b)
                 for b, scaled in zip(begin, (i.scaled(s) for i, s in zip(index_map, step, strict=True)), strict=True)
             )
+        case Windows(axis, step, dilation):
+            place = index_map[axis].scaled(step).plus(index_map[axis + 1].scaled(dilation))
+            return (*index_map[:axis], place, *index_map[axis + 2 :])
         case _:
             raise AssertionError(f"{op} has no operand map")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_stitch.ir.body import Body, Broadcast, Elementwise, Reduce, Reshape, Slice, Transpose
+from tf_stitch.ir.body import Body, Broadcast, Elementwise, Reduce, Reshape, Slice, Transpose, Windows
 from tf_stitch.ir.types import Dim, product
 from tf_stitch.ops import is_heavy
 from tf_stitch.plan.drafts import Draft
@@ -14,15 +14,15 @@ from tf_stitch.plan.indexing import IndexMap, axes_of
 def dear_and_repeated(body: Body, drafts: list[Draft]) -> set[int]:
     """Steps that a group computes again and again although they are dear: they get a group of their own.
 
-    The cut is at the operand of a broadcast over rows, or of slices that overlap: the last step before the value is
-    repeated.
+    The cut is at the operand of a broadcast over rows, or of slices or windows that overlap: the last step before the
+    value is repeated.
     """
     found: set[int] = set()
     for draft in drafts:
         outer = frozenset(a.identity for a in draft.outer if not a.extent.is_one)
         for index in draft.maps:
             step = body.steps[index]
-            if not isinstance(step.op, Broadcast | Slice):
+            if not isinstance(step.op, Broadcast | Slice | Windows):
                 continue
             operand = step.operands[0]
             if isinstance(step.op, Broadcast):
@@ -38,7 +38,7 @@ def dear_and_repeated(body: Body, drafts: list[Draft]) -> set[int]:
 
 def _moved_from(body: Body, index: int) -> int:
     """The step whose elements a step is, but for movement."""
-    while isinstance(body.steps[index].op, Reshape | Transpose | Slice):
+    while isinstance(body.steps[index].op, Reshape | Transpose | Slice | Windows):
         index = body.steps[index].operands[0]
     return index
 
@@ -47,10 +47,8 @@ def _overlap(draft: Draft, maps: Sequence[IndexMap], size: Dim) -> bool:
     """Whether a value of this size is read more often than once an element, at all its maps together."""
     extents = draft.extents
     reads = [product(extents[a] for a in axes_of(index_map)) for index_map in maps]
-    if len(reads) < 2:
-        return False
     if any(r.symbols != size.symbols for r in reads):
-        return True
+        return len(reads) > 1
     return sum(r.coefficient for r in reads) > size.coefficient
 
 

@@ -33,6 +33,7 @@ from tf_stitch.ir.body import (
     Reshape,
     Slice,
     Transpose,
+    Windows,
 )
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.plan.pieces import pieces_of, read_steps, stored_steps
@@ -258,6 +259,8 @@ class _Sample:
                 wanted = tuple(mine[permutation.index(axis)] for axis in range(len(permutation)))
             case Slice(begin, steps):
                 wanted = tuple(b + s * i for b, s, i in zip(begin, steps, mine, strict=True))
+            case Windows(axis, by, dilation):
+                wanted = (*mine[:axis], by * mine[axis] + dilation * mine[axis + 1], *mine[axis + 2 :])
             case Reshape():
                 check(
                     np.array_equal(self._linear(mine, shape), self._linear(theirs, extents)),

@@ -26,6 +26,8 @@ from tf_stitch.ir.body import (
     Slice,
     Step,
     Transpose,
+    View,
+    Windows,
     converted,
 )
 from tf_stitch.ops import FUNCTIONS, REDUCERS
@@ -133,15 +135,6 @@ def _evaluate(
             return converted(operands[0], step.type.dtype)
         case Elementwise(function):
             return FUNCTIONS[function].reference(*operands)
-        case Broadcast():
-            return np.broadcast_to(operands[0], shape)
-        case Reshape():
-            return operands[0].reshape(shape)
-        case Transpose(permutation):
-            return operands[0].transpose(permutation)
-        case Slice(begin, steps):
-            picks = [b + s * np.arange(n) for b, s, n in zip(begin, steps, shape, strict=True)]
-            return operands[0][np.ix_(*picks)]
         case Concat(axis):
             return np.concatenate(operands, axis)
         case Gather(axes):
@@ -150,3 +143,22 @@ def _evaluate(
             return found_at(table, [grid[a] if a >= 0 else indices[-1 - a] for a in axes])
         case Reduce(function, axes):
             return REDUCERS[function].reference(operands[0], axis=axes, keepdims=True)
+        case _:
+            return _moved(step.op, operands[0], shape)
+
+
+def _moved(op: View, operand: Array, shape: tuple[int, ...]) -> Array:
+    match op:
+        case Broadcast():
+            return np.broadcast_to(operand, shape)
+        case Reshape():
+            return operand.reshape(shape)
+        case Transpose(permutation):
+            return operand.transpose(permutation)
+        case Slice(begin, steps):
+            picks = [b + s * np.arange(n) for b, s, n in zip(begin, steps, shape, strict=True)]
+            return operand[np.ix_(*picks)]
+        case Windows(axis, by, dilation):
+            count, size = shape[axis : axis + 2]
+            places = by * np.arange(count)[:, None] + dilation * np.arange(size)
+            return np.take(operand, places, axis)

@@ -1,4 +1,4 @@
-// Sums of products of a few rows with a step of columns: the innermost loop of a small matrix product.
+// Sums of products of a few rows with a step of columns: the innermost loop of a small matrix product or convolution.
 #pragma once
 #include "loop.h"
 
@@ -12,24 +12,50 @@ STITCH_INLINE Pack<T, L> fused(Pack<T, L> a, Pack<T, L> b, Pack<T, L> c) {
   else return {vec::madd(a.v, b.v, c.v)};
 }
 
-// sums[r, n] = sum over k < length of x[r, k] * w[k, n], for R rows and the L columns of a step; added to what is in
-// sums unless these are the `first` k.
-// *_row, *_step: elements between neighbouring rows, and between neighbours along k.
-template <int R, int L, class T, class Count>
-STITCH_INLINE void multiply(const T* x, i64 x_row, i64 x_step, const T* w, i64 w_step, i64 length, bool first, T* sums,
-                            i64 sums_row, Count count) {
+// The sums of R rows, for the L columns of a step.
+template <class T, int R, int L>
+struct Sums {
   Pack<T, L> sum[R];
+
+  STITCH_MEMBER void clear() {
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) sum[r] = first ? splat<T, L>(T(0)) : load<L>(sums + r * sums_row, count);
-  STITCH_ROLLED
-  for (i64 k = 0; k < length; ++k) {
-    const Pack<T, L> column = load<L>(w + k * w_step, count);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) sum[r] = fused(splat<T, L>(x[r * x_row + k * x_step]), column, sum[r]);
+    for (int r = 0; r < R; ++r) sum[r] = splat<T, L>(T(0));
   }
+  // stride: elements between neighbouring rows.
+  template <class Count>
+  STITCH_MEMBER void take(const T* from, i64 stride, Count count) {
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) store(sums + r * sums_row, sum[r], count);
-}
+    for (int r = 0; r < R; ++r) sum[r] = load<L>(from + r * stride, count);
+  }
+  template <class Count>
+  STITCH_MEMBER void give(T* to, i64 stride, Count count) const {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) store(to + r * stride, sum[r], count);
+  }
+
+  // sum[r][n] += sum over k < length of x[r, k] * w[k, n].
+  // *_row, *_step: elements between neighbouring rows, and between neighbours along k.
+  template <class Count>
+  STITCH_MEMBER void multiply(const T* x, i64 x_row, i64 x_step, const T* w, i64 w_step, i64 length, Count count) {
+    STITCH_ROLLED
+    for (i64 k = 0; k < length; ++k) {
+      const Pack<T, L> column = load<L>(w + k * w_step, count);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sum[r] = fused(splat<T, L>(x[r * x_row + k * x_step]), column, sum[r]);
+    }
+  }
+  // The same where each column has numbers of its own: x[r, k, n].
+  template <class Count>
+  STITCH_MEMBER void multiply_columns(const T* x, i64 x_row, i64 x_step, const T* w, i64 w_step, i64 length,
+                                      Count count) {
+    STITCH_ROLLED
+    for (i64 k = 0; k < length; ++k) {
+      const Pack<T, L> column = load<L>(w + k * w_step, count);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sum[r] = fused(load<L>(x + r * x_row + k * x_step, count), column, sum[r]);
+    }
+  }
+};
 
 // Few rows leave the caches no second use of w: it is read a few of its rows at a time, end to end, while the sums wait in
 // L1. Where there are more, sums stay in registers all along k.
