@@ -50,6 +50,7 @@ from tf_stitch.lower.kernel import (
 )
 from tf_stitch.lower.nests import longest, row_invariant
 from tf_stitch.lower.products import products_of, rows_at_a_time
+from tf_stitch.lower.scratch import filled_late
 from tf_stitch.plan.target import Target
 
 _REDUCTION_BLOCK = 4096  # elements: a lane adds up some hundred of them, and a block and its tile stay in L1
@@ -101,11 +102,12 @@ class Schedule:
 
 
 def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[Kernel, tuple[Schedule, ...]]:
-    """The kernel with short rows packed and bundled columns without tiles, and a schedule for each of its nests.
+    """The kernel, with a schedule for each nest: short rows are packed, bundled columns have no tiles, fills come late.
 
     adaptive: without it a nest of rows is ROWS and any other BLOCKS, whatever its shape: nothing is packed, split,
       turned or joined.
     """
+    kernel = filled_late(kernel)
     widths = [1] * len(kernel.nests)
     if adaptive:
         found = [bundled(_packed(nest, target)) for nest in kernel.nests]

@@ -306,7 +306,7 @@ def _verify_schedule(nest: Nest, schedule: Schedule) -> None:
     check(down or not schedule.joined, f"{schedule}: only columns join rows")
     check(not down or not nest.tiles, f"{schedule}: down columns there are no tiles")
     check((in_rows or down) == bool(nest.reductions), f"{schedule}: what reduces goes by rows")
-    one_axis = down or schedule.driver is Driver.ROWS or len(nest.inner) == 1
+    one_axis = in_columns or schedule.driver is Driver.ROWS or len(nest.inner) == 1
     check(one_axis, f"{schedule}: one axis is cut in blocks")
     by_columns = schedule.driver is Driver.COLUMNS
     check(by_columns or multiplies or schedule.block % lanes == 0, f"{schedule}: a block is a number of vectors")

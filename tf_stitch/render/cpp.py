@@ -19,6 +19,7 @@ from tf_stitch.ir.types import Dim
 from tf_stitch.lower.cpu import Driver, Schedule
 from tf_stitch.lower.kernel import Buffer, Kernel, Place, statements
 from tf_stitch.lower.launches import launches
+from tf_stitch.lower.scratch import shared_memory
 from tf_stitch.render.c_family import STORAGE, dim, headers
 from tf_stitch.render.cpp_down import DownPrinter
 from tf_stitch.render.cpp_nest import NestPrinter
@@ -97,14 +98,13 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
         streams = ["streams"] if schedules[number].streams else []
         values = [*map(_address, use.buffers, use.offsets), *map(dim, use.dims), *streams, "host"]
         lines.append(f"  Call{use.form} call_{number} = {{{', '.join(values)}}};")
+    launched = launches(kernel, schedules)
+    memory = shared_memory(kernel, launched)
     own = [number for number, (printer, _) in enumerate(nests) if printer.needs_memory]
     if kernel.scratch or own:
         lines.append("  i64 bytes = 0;")
-        for b in kernel.scratch:
-            lines += [
-                f"  const i64 {b.name}_offset = bytes;",
-                f"  bytes += ({dim(b.size)} * {b.dtype.size} + 63) / 64 * 64;",
-            ]
+        for place, size in enumerate(memory.bytes):
+            lines += [f"  const i64 scratch_{place} = bytes;", f"  bytes += ({dim(size)} + 63) / 64 * 64;"]
         for number in own:
             lines += [
                 f"  const i64 own_{number}_offset = bytes;",
@@ -114,9 +114,11 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
         for number, (printer, use) in enumerate(nests):
             for field, b, offset in zip(printer.form.buffers, use.buffers, use.offsets, strict=True):
                 if b.place is Place.SCRATCH:
-                    pointer = f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + {b.name}_offset){_behind(offset)}"
+                    pointer = (
+                        f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + scratch_{memory.place[b]}){_behind(offset)}"
+                    )
                     lines.append(f"  call_{number}.{field.name} = {pointer};")
-    for together in launches(kernel, schedules):
+    for together in launched:
         number = together[-1]  # of a nest that is joined with the one before: it launches both
         printer, use = nests[number]
         if printer.is_plain:
