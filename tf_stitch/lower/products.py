@@ -26,6 +26,7 @@ from tf_stitch.ops.products import PRODUCTS
 
 _ZERO = Dim(0)
 _MOST_ROWS = 8  # at a time: more pointers than there are registers for
+_LEAST_ROW = 16  # along which a single column is multiplied: a vector
 _MOST_AXES = 3  # of k: a filter's height, its width, and channels
 
 
@@ -64,8 +65,16 @@ def products_of(nest: Nest) -> tuple[Product, ...]:
 
 
 def multiplies_well(nest: Nest) -> bool:
-    """Whether a nest has no products, or consists of them. As a reduction like others, one is right, but slow."""
-    return all(r.reducer != PRODUCTS for r in nest.reductions) or bool(products_of(nest))
+    """Whether a nest has no products, or consists of them, or each is along rows of both of its factors.
+
+    As any other reduction it is right, but slow.
+    """
+    if all(r.reducer != PRODUCTS for r in nest.reductions) or products_of(nest):
+        return True
+    last = nest.inner[-1]
+    is_long = not last.is_static or last.coefficient >= _LEAST_ROW
+    loads = [s.access for sweep in nest.sweeps for s in sweep.elements if isinstance(s, Load)]
+    return is_long and all(a.strides[-1] == ONE for a in loads)
 
 
 def _product(nest: Nest, one: Load | None, other: Load | None) -> Product | None:

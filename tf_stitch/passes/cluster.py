@@ -43,6 +43,7 @@ from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import Scheme, StitchPlan
 
 _MOVED_FOR_OTHERS = "moved for others only"
+_NO_ROWS_AND_COLUMNS = "a product of what does not lie in rows and columns"
 _Part = tuple[list[str], Expansion]  # the nodes of a cluster, and its body under whatever names
 
 
@@ -112,10 +113,14 @@ class _Clusterer:
                 self.rejections[name] = examined
         products = {n for n in legal if OPS[graph.nodes[n].op].kind is Kind.PRODUCT}
         small = {n for n in products if profitability.is_small_product(graph, graph.nodes[n], legal[n], self.config)}
-        large, folded = products - small, folded_nodes(graph, small)
+        large = products - small
+        small = {n for n in small if self._can_be_planned([n])}
+        folded = folded_nodes(graph, small)
         for name, alone in legal.items():
             if name in large:
                 self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow multiplies all but small matrices on CPUs")
+            elif name in products - small:
+                self._reject([name], Reason.SCHEME, _NO_ROWS_AND_COLUMNS)
             elif name in folded:
                 self._reject([name], Reason.NOT_PROFITABLE, "TensorFlow folds it into the op in front")
             else:
@@ -254,7 +259,7 @@ def _planned(body: Body, config: Config, graph: str) -> StitchPlan:
     except Exception as error:
         raise Unsupported(Reason.INTERNAL, excused(graph, error)) from error
     if not all(map(multiplies_well, kernel.nests)):
-        raise Unsupported(Reason.SCHEME, "a product of what does not lie in rows and columns")
+        raise Unsupported(Reason.SCHEME, _NO_ROWS_AND_COLUMNS)
     if not config.regional_scheme and profitability.goes_over_again(body):
         raise Unsupported(Reason.SCHEME, "a value would be kept for a row, and regional_scheme is off")
     if not config.global_scheme and Scheme.GLOBAL in plan.schemes.values():

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from tf_stitch.ir.body import Body, Concat, Constant, Extent, Input, Reduce, Transpose, View
 from tf_stitch.ops.products import PRODUCTS
 from tf_stitch.plan.drafts import Draft
+from tf_stitch.plan.pieces import has_pieces
 
 
 def factors(body: Body) -> set[int]:
@@ -42,7 +43,7 @@ def _sources(body: Body, product: int) -> Iterator[int]:
     for operand in body.steps[body.steps[product].operands[0]].operands:
         source = operand
         while isinstance(op := body.steps[source].op, View):
-            if isinstance(op, Transpose) and len(op.permutation) > 2:
-                break  # heads that are put together, say: k would go in leaps
+            if isinstance(op, Transpose) and len(op.permutation) > 2 and not has_pieces(body, source):
+                break  # heads that are put together, say: k would go in leaps. A concatenation is in memory anyway
             source = body.steps[source].operands[0]
         yield source

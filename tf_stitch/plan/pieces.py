@@ -53,16 +53,17 @@ def _pieces(body: Body, index: int, strides: tuple[Dim, ...], offset: tuple[Dim,
             for operand in step.operands:
                 yield from _pieces(body, operand, strides, offset)
                 offset = terms_of((*offset, body.steps[operand].type.dims[axis] * strides[axis]))
-        case Transpose(permutation) if _has_pieces(body, index):
+        case Transpose(permutation) if has_pieces(body, index):
             turned = tuple(strides[permutation.index(axis)] for axis in range(len(permutation)))
             yield from _pieces(body, step.operands[0], turned, offset)
-        case Reshape() if _has_pieces(body, index) and strides == memory_strides(step.type.dims):
+        case Reshape() if has_pieces(body, index) and strides == memory_strides(step.type.dims):
             yield from _pieces(body, step.operands[0], memory_strides(body.steps[step.operands[0]].type.dims), offset)
         case _:
             yield Piece(index, strides, offset)
 
 
-def _has_pieces(body: Body, index: int) -> bool:
+def has_pieces(body: Body, index: int) -> bool:
+    """Whether a step only moves a concatenation, or is one."""
     while isinstance(body.steps[index].op, Reshape | Transpose):
         index = body.steps[index].operands[0]
     return isinstance(body.steps[index].op, Concat)
