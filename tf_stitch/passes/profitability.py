@@ -25,7 +25,8 @@ _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could b
 _STAYS_CACHED = 1 << 20  # bytes
 # A product of matrices: TensorFlow takes longer to call it than to compute it, and oneDNN's is no faster up to here.
 _MOST_WEIGHTS = 1 << 16  # elements: they stay in L2
-_MOST_PRODUCTS = 1 << 34
+_MOST_PRODUCTS = 1 << 26
+_NARROW = 32  # columns: however many rows there are, oneDNN's blocks of filters or channels are half empty
 _FEW_ROWS = 8  # where weights are read once, it is memory that limits both
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
@@ -135,8 +136,10 @@ def is_small_product(graph: Graph, node: Node, alone: Expansion, config: Config)
         return False
     steps = alone.body.steps
     products = product(d for s in steps if isinstance(s.op, Reduce) for d in steps[s.operands[0]].type.dims)
-    is_few = products.is_static and products.coefficient <= _FEW_ROWS * weights.size.coefficient
-    return is_few or (weights.size.coefficient <= _MOST_WEIGHTS and products.coefficient <= _MOST_PRODUCTS)
+    few_rows = products.is_static and products.coefficient <= _FEW_ROWS * weights.size.coefficient
+    columns = steps[alone.body.outputs[0]].type.dims[-1]
+    few_products = products.coefficient <= _MOST_PRODUCTS or columns.coefficient <= _NARROW
+    return few_rows or (weights.size.coefficient <= _MOST_WEIGHTS and few_products)
 
 
 def refusal(
