@@ -18,7 +18,8 @@ from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.printer import print_body
 from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 from tf_stitch.ops import FUNCTIONS, REDUCERS
-from tf_stitch.ops.products import matrix_product
+from tf_stitch.ops.padding import padded
+from tf_stitch.ops.products import PRODUCTS, matrix_product
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Draw = Any
@@ -275,6 +276,36 @@ def _product(draw: Draw, program: Program) -> None:
     program.add(matrix_product(b, value, weights), INEXACT)
 
 
+def _windows(draw: Draw, program: Program) -> None:
+    """Along an axis that is known; more often than not reduced, or multiplied with a filter for each channel."""
+    value = _pick(draw, program, *_NUMBERS)
+    if value is None:
+        return
+    b = program.builder
+    axes = [a for a, d in enumerate(b.shape(value)) if d.is_static and d.coefficient]
+    if not axes or len(b.shape(value)) > 4:
+        return
+    axis, bits = draw(st.sampled_from(axes)), program.bits[value]
+    if draw(st.booleans()):
+        ends = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+        value = padded(b, value, [(0, 0)] * axis + [ends])
+    extent = b.shape(value)[axis].coefficient
+    step, dilation = draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((1, 1, 2)))
+    size = draw(st.integers(1, min(4, (extent - 1) // dilation + 1)))
+    count = draw(st.integers(1, (extent - 1 - (size - 1) * dilation) // step + 1))
+    found = b.windows(value, axis, count, size, step, dilation)
+    kind = draw(st.sampled_from(("as they are", "max", "sum", "multiplied")))
+    if kind in ("max", "sum"):
+        found = b.reduce(kind, found, (axis + 1,))
+        bits += 3 * (kind == "sum")
+    elif kind == "multiplied" and b.dtype(found) in (DType.F32, DType.F64):
+        shape = b.shape(found)
+        each = b.input(TensorType(b.dtype(found), tuple(d if a > axis else ONE for a, d in enumerate(shape))))
+        program.add(each, 4)
+        found, bits = b.reduce(PRODUCTS, b.apply("mul", found, b.broadcast(each, shape)), (axis + 1,)), INEXACT
+    program.add(found, bits)
+
+
 def _transpose(draw: Draw, program: Program) -> None:
     value = _pick(draw, program)
     if value is not None:
@@ -440,5 +471,5 @@ def _gather(draw: Draw, program: Program) -> None:
 _GROWTHS = (
     _keeping, _smooth, _binary, _binary, _binary, _compare, _logic, _select, _reduce, _reduce, _reduce, _transpose,
     _reshape, _reshape, _slice, _concat, _broadcast, _cast, _softmax, _centred, _centred,
-    _iota, _gather, _product, _product,
+    _iota, _gather, _product, _product, _windows, _windows,
 )  # fmt: skip

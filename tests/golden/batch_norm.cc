@@ -105,11 +105,11 @@ void run(const StitchTensor* inputs, void* const* outputs, const i64* symbols, c
   Call0 call_0 = {static_cast<const f32*>(inputs[0].data), static_cast<const f32*>(inputs[1].data), nullptr, host};
   Call1 call_1 = {nullptr, static_cast<const f32*>(inputs[2].data), static_cast<const f32*>(inputs[3].data), static_cast<const f32*>(inputs[4].data), static_cast<f32*>(outputs[0]), d0, d1, streams, host};
   i64 bytes = 0;
-  const i64 fusedbatchnormv3_scratch_offset = bytes;
-  bytes += (24 * 4 + 63) / 64 * 64;
+  const i64 scratch_0 = bytes;
+  bytes += (96 + 63) / 64 * 64;
   char* shared = bytes ? static_cast<char*>(host->scratch(0, bytes)) : nullptr;
-  call_0.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
-  call_1.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + fusedbatchnormv3_scratch_offset);
+  call_0.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + scratch_0);
+  call_1.fusedbatchnormv3_scratch = reinterpret_cast<f32*>(shared + scratch_0);
   const Loop loops_0[] = {loop_0(call_0)};
   launch(host, loops_0);
   const Loop loops_1[] = {loop_1(call_1)};

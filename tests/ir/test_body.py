@@ -23,6 +23,7 @@ from tf_stitch.ir.body import (
     Slice,
     Step,
     Transpose,
+    Windows,
     converted,
 )
 from tf_stitch.ir.printer import print_body
@@ -234,6 +235,13 @@ def joined(op: Any, first: TensorType, second: TensorType, result: TensorType) -
         (one_step(Slice((0,), (1,)), f32("S"), f32(3)), "is guarded"),
         (one_step(Slice((0,), (1,)), f32(9), f32("S")), "stays inside"),
         (one_step(Slice((1,), (1,)), f32("S"), f32("S")), "from the beginning"),
+        (one_step(Windows(0, 2, 1), f32(6), f32(3, 3)), "runs over the end"),
+        (one_step(Windows(0, 1, 3), f32(6), f32(1, 3)), "runs over the end"),
+        (one_step(Windows(0, 0, 1), f32(6), f32(3, 3)), "move on"),
+        (one_step(Windows(1, 1, 1), f32(6), f32(4, 3)), "within the rank"),
+        (one_step(Windows(0, 1, 1), f32(6, 2), f32(4, 3, 3)), "keep the other dims"),
+        (one_step(Windows(0, 1, 1), f32(6, 2), f32(4, 2)), "one axis more"),
+        (one_step(Windows(0, 1, 1), f32("H"), f32(4, 3)), "are known"),
         (one_step(Concat(0), f32(2), f32(2)), "reads several"),
         (joined(Concat(1), f32(2), f32(2), f32(4)), "within the rank"),
         (joined(Concat(0), f32("B"), f32("B"), f32("B")), "its operands long"),

@@ -48,6 +48,9 @@ def test_outputs_equal_the_originals(conversion: Conversion):
         assert (stitched.dtype, stitched.shape) == (original.dtype, original.shape), name
         if original.dtype.kind == "f":
             allowed = conversion.model.tolerance * largest(original)
+            exact = conversion.float64_outputs.get(name)
+            if exact is not None:  # a convolution may be summed up in another order: the original is as far off
+                allowed += distance(original, exact)
             assert distance(stitched, original) <= allowed, name
         else:
             np.testing.assert_array_equal(stitched, original, err_msg=name)

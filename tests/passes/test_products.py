@@ -1,4 +1,4 @@
-"""Which products of matrices are computed by kernels: small ones, on CPUs. TensorFlow has the others."""
+"""Which products and convolutions are computed by kernels: small ones, on CPUs. TensorFlow has the others."""
 
 from __future__ import annotations
 
@@ -20,26 +20,33 @@ def dense(rows: int | str, depth: int, columns: int, op: str = "MatMul", **attri
     if op == "MatMul":
         x, w = f32(rows, depth), f32(columns, depth) if attributes.get("transpose_b") else f32(depth, columns)
     else:
-        x, w = f32(1, rows, 4, depth), f32(attributes.pop("size", 1), 1, depth, columns)
-    product = d.node("product", op, d.input("x", x), d.input("w", w), type_=f32(*x.dims[:-1], columns), **attributes)
+        side, depthwise = attributes.pop("size", 1), op == "DepthwiseConv2dNative"
+        x, w = f32(1, rows, 4, depth), f32(side, side, depth, 1 if depthwise else columns)
+    y = f32(*attributes.pop("result", x.dims[:-1]), columns)
+    product = d.node("product", op, d.input("x", x), d.input("w", w), type_=y, **attributes)
     return d.graph(returned=[d.node("y", "Relu", d.node("biased", "BiasAdd", product, d.input("b", f32(columns))))])
 
 
-ONES = {"strides": (1, 1, 1, 1)}
+ONES = {"strides": (1, 1, 1, 1), "padding": "SAME"}
 SMALL = {
     "small": dense("B", 8, 8),
     "as large as it may be": dense(64, 256, 256),
     "pixels": dense(7, 16, 24, "Conv2D", **ONES),
+    "a filter of nine pixels": dense(7, 16, 24, "Conv2D", size=3, **ONES),
+    "every other pixel": dense(7, 16, 24, "Conv2D", strides=(1, 2, 2, 1), padding="SAME", result=(1, 4, 2)),
+    "few filters, however many pixels": dense(1 << 16, 32, 32, "Conv2D", size=3, **ONES),
+    "depthwise": dense(7, 24, 24, "DepthwiseConv2dNative", size=3, **ONES),
+    "a depthwise one of a large image": dense(1 << 16, 64, 64, "DepthwiseConv2dNative", size=3, **ONES),
+    "a single filter": dense(7, 16, 1, "Conv2D", size=3, **ONES),
 }
 LARGE = {
     "weights that fit no cache": dense("B", 256, 257),
     "many rows": dense(4096, 256, 256),
     "many pixels": dense(1024, 256, 256, "Conv2D", **ONES),
+    "many pixels, and filters of nine": dense(1 << 12, 64, 64, "Conv2D", size=3, **ONES),
 }
 OTHERS = {
     "transposed": dense("B", 8, 8, transpose_b=True),
-    "a filter of two pixels": dense(7, 16, 24, "Conv2D", size=2, **ONES),
-    "strides": dense(7, 16, 24, "Conv2D", strides=(1, 2, 2, 1)),
     "channels first": dense(7, 16, 24, "Conv2D", data_format="NCHW", **ONES),
 }
 
@@ -61,6 +68,13 @@ def test_a_large_one_is_tensorflows_with_what_it_folds(name: str) -> None:
     assert set(reasons.values()) == {Reason.NOT_PROFITABLE}
 
 
+def test_a_dilated_depthwise_convolution_is_left_to_raise_tensorflows_error() -> None:
+    graph = dense(7, 24, 24, "DepthwiseConv2dNative", size=3, dilations=(1, 2, 2, 1), **ONES)
+    clusters, reasons = found(graph)
+    assert clusters == [("biased", "y")]
+    assert reasons["product"] is Reason.UNSUPPORTED_OP
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_product_of_neighbouring_columns(name: str) -> None:
     clusters, reasons = found(OTHERS[name])
@@ -76,9 +90,9 @@ def test_none_for_gpus_nor_where_it_is_turned_off(config: Config) -> None:
 
 
 def test_a_product_that_no_kernel_computes_well_is_tensorflows() -> None:
-    """One column: its rows and the weights are both read along k."""
+    """One column, of rows that are shorter than a vector."""
     d = Drawing()
-    product = d.node("product", "MatMul", d.input("x", f32("B", 64)), d.input("w", f32(64, 1)), type_=f32("B", 1))
+    product = d.node("product", "MatMul", d.input("x", f32("B", 8)), d.input("w", f32(8, 1)), type_=f32("B", 1))
     clusters, _ = found(d.graph(returned=[d.node("y", "Tanh", d.node("z", "Exp", product))]))
     assert clusters == [("z", "y")]
 

@@ -139,6 +139,11 @@ class _Nester:
             found += [(instance, access_of(h, item.index_map, self.axes)) for h in self.buffers.stored[item.step]]
         return found  # instances as the plan numbers them; `nest` goes on with their sources
 
+    def _name_of_loaded(self, buffer: Buffer) -> str:
+        """That of the buffer; but for one that the nest stores to as well, whose name is needed for that."""
+        stores = (h for i in self.group.stores for h in self.buffers.stored[self.group.instances[i].step])
+        return f"{buffer.name}_there" if any(h.buffer == buffer for h in stores) else buffer.name
+
     def _analyse(self) -> None:
         """Level, row or element, access and name of each instance."""
         for number, item in enumerate(self.group.instances):
@@ -154,7 +159,7 @@ class _Nester:
             self.operands.append(tuple(self.source[o] for o in item.operands))
             if item.loaded:
                 home = self.buffers.loaded[item.step]
-                self.name_of.append(self.names.take(home.buffer.name))
+                self.name_of.append(self.names.take(self._name_of_loaded(home.buffer)))
                 access = access_of(home, item.index_map, self.axes)
                 self.values.append(_Value(0, self._runs_along(access.strides), access))
                 continue

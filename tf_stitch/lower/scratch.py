@@ -39,10 +39,12 @@ def filled_late(kernel: Kernel) -> Kernel:
                 late.setdefault(buffer, []).append(_only(nest, [buffer]))
     found: list[Nest] = []
     for nest in rest:
-        for s in accesses(nest):
-            found += late.pop(s.access.buffer, [])
+        read = dict.fromkeys(s.access.buffer for s in accesses(nest) if isinstance(s, Load))
+        found += [fill for buffer in read for fill in late.pop(buffer, [])]
         found.append(nest)
-    found += [nest for nests in late.values() for nest in nests]
+        # Behind what stores the rest of it: so it is launched along with that, not with what is launched before.
+        found += [fill for s in accesses(nest) for fill in late.pop(s.access.buffer, [])]
+    found += [fill for fills in late.values() for fill in fills]
     return replace(kernel, nests=tuple(found))
 
 

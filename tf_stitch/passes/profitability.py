@@ -132,14 +132,14 @@ def is_small_product(graph: Graph, node: Node, alone: Expansion, config: Config)
     if not config.product_stitching or is_for_gpus(config.target):
         return False
     weights = graph.type_of(node.inputs[1])
-    if weights.shape is None or not weights.size.is_static:
+    if not weights.shape or not weights.size.is_static:
         return False
     steps = alone.body.steps
     products = product(d for s in steps if isinstance(s.op, Reduce) for d in steps[s.operands[0]].type.dims)
     few_rows = products.is_static and products.coefficient <= _FEW_ROWS * weights.size.coefficient
-    columns = steps[alone.body.outputs[0]].type.dims[-1]
-    few_products = products.coefficient <= _MOST_PRODUCTS or columns.coefficient <= _NARROW
-    return few_rows or (weights.size.coefficient <= _MOST_WEIGHTS and few_products)
+    narrow = weights.dims[-1].coefficient <= _NARROW  # a depthwise filter's last dim is 1: it is memory that limits all
+    few_products = products.coefficient <= _MOST_PRODUCTS
+    return few_rows or (weights.size.coefficient <= _MOST_WEIGHTS and (narrow or few_products))
 
 
 def refusal(

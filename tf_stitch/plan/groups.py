@@ -24,7 +24,7 @@ earlier groups; every stored step is computed once for each of its elements.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -39,6 +39,7 @@ from tf_stitch.ir.body import (
     Input,
     Iota,
     Reduce,
+    Reshape,
     Windows,
 )
 from tf_stitch.ir.types import Dim, Shape, product
@@ -123,7 +124,7 @@ def _assign(
         tried = [p for p in related if p >= first]
         if dominant_merging:
             tried += [p for p in related if p < first and not any(readers[a] for a in drafts[p].proposals)]
-        homes = _homes(body, drafts, anchor, home, tried, first, identities)
+        homes = _homes(body, drafts, anchor, home, concats, tried, first, identities)
         if spaces is not None:
             homes = (found for found in homes if not _is_crosswise(body, drafts, *found, anchor))
         chosen: tuple[int, Draft] | None = choose(homes, None)
@@ -159,16 +160,18 @@ def _homes(
     drafts: list[Draft],
     anchor: int,
     home: dict[int, int],
+    concats: Mapping[int, Collection[int]],
     positions: Sequence[int],
     first: int,
     identities: count[int],
 ) -> Iterator[tuple[int, Draft]]:
     """The groups at `positions` that can hold an anchor, with it in them; a new one last.
 
-    first: a group before this one would go behind all others.
+    concats: the pieces of each concatenation. first: a group before this one would go behind all others.
     """
     for position in positions:
         before = {a for a, p in home.items() if (p < position if position >= first else p != position)}
+        before -= {whole for whole, pieces in concats.items() if whole in before and not before.issuperset(pieces)}
         grown = _grow(body, drafts[position], anchor, before)
         if grown is not None:
             yield position, grown
@@ -328,7 +331,7 @@ def _propagate(body: Body, draft: Draft, elsewhere: set[int]) -> None:
             case Concat() if index not in elsewhere:
                 raise Unsupported(Reason.SCHEME, "a concatenation of which a piece is not yet stored")
             case _:
-                if index in elsewhere and index not in draft.stored:
+                if index in elsewhere and index not in draft.stored and not _is_known(body, index):
                     draft.loaded.add(index)
                     continue
                 for operand in dict.fromkeys(step.elements):
@@ -338,6 +341,13 @@ def _propagate(body: Body, draft: Draft, elsewhere: set[int]) -> None:
                             operand_map(step.op, index_map, step.type.dims, shape, extents)
                         )
     draft.maps = maps
+
+
+def _is_known(body: Body, index: int) -> bool:
+    """Whether a step only repeats a number that is known: nobody loads that from where it is stored."""
+    while isinstance(body.steps[index].op, Broadcast | Reshape):
+        index = body.steps[index].operands[0]
+    return isinstance(body.steps[index].op, Constant | Extent)
 
 
 def _propose(body: Body, draft: Draft, anchor: int) -> IndexMap:
