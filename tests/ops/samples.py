@@ -614,7 +614,8 @@ def _matmul(op: str, dtype: DType) -> Iterator[Sample]:
     for attributes in OPS[op].samples:
         for rows, depth, columns in [(3, 5, 7), (1, 4, 1), (67, 33, 20), (2, 0, 3), (0, 2, 3), (3, 2, 0), (1, 300, 9)]:
             left = (depth, rows) if attributes["transpose_a"] else (rows, depth)
-            operands = draw(dtype, left, key=(op, 0)), draw(dtype, (depth, columns), key=(op, 1))
+            right = (columns, depth) if attributes["transpose_b"] else (depth, columns)
+            operands = draw(dtype, left, key=(op, 0)), draw(dtype, right, key=(op, 1))
             yield Sample(op, operands, attributes, scale=16.0 * max(depth, 1))
     yield Sample(op, (_special_matrix(dtype), draw(dtype, (5, 4), (0.5, 2.0))), scale=1e31)
 

@@ -136,7 +136,10 @@ class Operands:
         return value
 
     def integers(self, index: int) -> list[int]:
-        """The value of a static operand of integers (axes, say), flat."""
+        """The value of a static operand of integers (axes, say), flat; known, if only because shapes are."""
+        dims = self.extents[index]
+        if self.constants[index] is None and dims is not None and all(d.is_static for d in dims):
+            return [d.coefficient for d in dims]
         return [int(i) for i in self.static(index).ravel()]
 
     def dims(self, index: int) -> tuple[Dim, ...]:

@@ -48,12 +48,11 @@ def matrix_product(b: BodyBuilder, left: int, right: int) -> int:
 
 
 def _matmul(b: BodyBuilder, x: Operands) -> int:
-    if x.attribute("transpose_b", False):
-        raise x.unsupported("weights that are transposed")
     if len(b.shape(x[0])) != 2 or len(b.shape(x[1])) != 2:
         raise x.unsupported("operands that are no matrices")
     left = b.transpose(x[0], (1, 0)) if x.attribute("transpose_a", False) else x[0]
-    return matrix_product(b, left, x[1])
+    right = b.transpose(x[1], (1, 0)) if x.attribute("transpose_b", False) else x[1]
+    return matrix_product(b, left, right)
 
 
 def _einsum(b: BodyBuilder, x: Operands) -> int:
@@ -84,7 +83,12 @@ def define_product(name: str, expand: Expansion, samples: tuple[dict[str, Any], 
     define_op(OpDef((name,), Kind.PRODUCT, expand, outside=(1,), samples=samples, dtypes=DTYPES, notes=notes))
 
 
-define_product("MatMul", _matmul, ({"transpose_a": False}, {"transpose_a": True}), "the second operand not transposed")
+define_product(
+    "MatMul",
+    _matmul,
+    tuple({"transpose_a": a, "transpose_b": b} for a in (False, True) for b in (False, True)),
+    "weights are turned round where there are rows enough",
+)
 define_product(
     "Einsum",
     _einsum,

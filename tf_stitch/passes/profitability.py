@@ -13,6 +13,7 @@ from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
 from tf_stitch.passes.expand import Expansion
 from tf_stitch.plan.cost import Bytes, size
+from tf_stitch.plan.factors import factors
 
 # Words in the names of ops that compute for long; so does a call of a function or a loop.
 _COMPUTE_INTENSIVE = tuple(
@@ -27,6 +28,7 @@ _STAYS_CACHED = 1 << 20  # bytes
 _MOST_WEIGHTS = 1 << 16  # elements: they stay in L2
 _MOST_PRODUCTS = 1 << 26
 _NARROW = 32  # columns: however many rows there are, oneDNN's blocks of filters or channels are half empty
+_TURNED = 32  # rows: for fewer, weights are not turned round first
 _FEW_ROWS = 8  # where weights are read once, it is memory that limits both
 _IDLE = frozenset("Cast ZerosLike OnesLike Fill".split())
 
@@ -136,6 +138,8 @@ def is_small_product(graph: Graph, node: Node, alone: Expansion, config: Config)
         return False
     steps = alone.body.steps
     products = product(d for s in steps if isinstance(s.op, Reduce) for d in steps[s.operands[0]].type.dims)
+    if factors(alone.body) and not (products.is_static and products.coefficient >= _TURNED * weights.size.coefficient):
+        return False
     few_rows = products.is_static and products.coefficient <= _FEW_ROWS * weights.size.coefficient
     narrow = weights.dims[-1].coefficient <= _NARROW  # a depthwise filter's last dim is 1: it is memory that limits all
     few_products = products.coefficient <= _MOST_PRODUCTS

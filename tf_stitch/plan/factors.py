@@ -1,6 +1,7 @@
 """What products of matrices read: values that lie in memory, stored by groups before.
 
     y = tanh(x + b) @ w        one nest for tanh(x + b), [M, K], and one for the product, [M, N] over K
+    dx = dy @ transpose(w)     one nest that stores w the other way round, so that its columns are neighbours
 
 Computed where it is read, a factor would be computed again for each of the N columns, and the loop over K would be no
 longer one of multiplications alone.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tf_stitch.ir.body import Body, Concat, Constant, Extent, Input, Reduce, Transpose, View
+from tf_stitch.ir.body import Body, Broadcast, Concat, Constant, Extent, Input, Reduce, Transpose, View
 from tf_stitch.ops.products import PRODUCTS
 from tf_stitch.plan.drafts import Draft
 from tf_stitch.plan.pieces import has_pieces
@@ -42,8 +43,14 @@ def _sources(body: Body, product: int) -> Iterator[int]:
         return
     for operand in body.steps[body.steps[product].operands[0]].operands:
         source = operand
+        in_columns = False
         while isinstance(op := body.steps[source].op, View):
-            if isinstance(op, Transpose) and len(op.permutation) > 2 and not has_pieces(body, source):
-                break  # heads that are put together, say: k would go in leaps. A concatenation is in memory anyway
-            source = body.steps[source].operands[0]
+            before = body.steps[source].operands[0]
+            if isinstance(op, Broadcast):
+                in_columns = not body.steps[before].type.dims[-1].is_one
+            # Heads that are put together, say, in which k would go in leaps; or columns that lie crosswise. But what
+            # only moves a concatenation is in memory anyway.
+            elif isinstance(op, Transpose) and (len(op.permutation) > 2 or in_columns) and not has_pieces(body, source):
+                break
+            source = before
         yield source
