@@ -9,7 +9,7 @@ def test_text(block):
     found = tf_stitch("explain", block)
     assert found.code == 0
     assert max(map(len, found.stdout.splitlines())) <= 80
-    for word in ("2 clusters", "rows of 64", "MatMul", "UNSUPPORTED_OP"):
+    for word in ("2 clusters", "rows of 64", "MatMul", "NOT_PROFITABLE"):
         assert word in found.stdout
 
 

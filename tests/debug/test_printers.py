@@ -132,7 +132,7 @@ def test_clusters_and_rejections():
     text = print_clustering(made.graph, seen["clustering"])
     assert text.startswith("cluster y\n  mean: Mean\n")
     assert "  output y:0: f32[batch, 64]\n" in text
-    assert "product: MatMul is not stitched: UNSUPPORTED_OP" in text
+    assert "product: MatMul is not stitched: NOT_PROFITABLE" in text
 
 
 def test_rewritten():

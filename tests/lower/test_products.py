@@ -40,6 +40,13 @@ def turned() -> Body:
     return b.finish([matrix_product(b, b.transpose(x, (1, 0)), w)])
 
 
+def turned_weights() -> Body:
+    """x @ transpose(w): w is stored the other way round first."""
+    b = builder()
+    x, w = b.input(f32("B", 13)), b.input(f32(20, 13))
+    return b.finish([matrix_product(b, x, b.transpose(w, (1, 0)))])
+
+
 def two_at_a_time() -> Body:
     """x @ v + h @ w, of one depth: both in one loop nest."""
     b = builder()
@@ -88,6 +95,7 @@ BODIES: dict[str, Body] = {
     "dense_deep": dense(36, depth="K"),
     "dense_wide": dense(600, depth="K"),
     "turned": turned(),
+    "turned_weights": turned_weights(),
     "two_at_a_time": two_at_a_time(),
     "recurrent": recurrent(),
     "perceptron": perceptron(),
@@ -168,7 +176,6 @@ def unlike_products() -> dict[str, Callable[[BodyBuilder], int]]:
     """What looks like one, and has no columns that are neighbours in memory, or nothing but rows."""
     return {
         "a column": lambda b: matrix_product(b, b.input(f32("B", 7)), b.input(f32(7, 1))),
-        "transposed": lambda b: matrix_product(b, b.input(f32("B", 7)), b.transpose(b.input(f32(9, 7)), (1, 0))),
         "scaled": lambda b: matrix_product(b, b.input(f32("B", 7)), b.broadcast(b.input(f32(1, 1)), shape_of(7, 9))),
     }
 

@@ -31,6 +31,7 @@ ONES = {"strides": (1, 1, 1, 1), "padding": "SAME"}
 SMALL = {
     "small": dense("B", 8, 8),
     "as large as it may be": dense(64, 256, 256),
+    "weights that are turned round for many rows": dense(64, 24, 8, transpose_b=True),
     "pixels": dense(7, 16, 24, "Conv2D", **ONES),
     "a filter of nine pixels": dense(7, 16, 24, "Conv2D", size=3, **ONES),
     "every other pixel": dense(7, 16, 24, "Conv2D", strides=(1, 2, 2, 1), padding="SAME", result=(1, 4, 2)),
@@ -42,11 +43,12 @@ SMALL = {
 LARGE = {
     "weights that fit no cache": dense("B", 256, 257),
     "many rows": dense(4096, 256, 256),
+    "weights that would be turned round for who knows how many rows": dense("B", 8, 8, transpose_b=True),
+    "weights that would be turned round for few rows": dense(16, 24, 8, transpose_b=True),
     "many pixels": dense(1024, 256, 256, "Conv2D", **ONES),
     "many pixels, and filters of nine": dense(1 << 12, 64, 64, "Conv2D", size=3, **ONES),
 }
 OTHERS = {
-    "transposed": dense("B", 8, 8, transpose_b=True),
     "channels first": dense(7, 16, 24, "Conv2D", data_format="NCHW", **ONES),
 }
 

@@ -22,7 +22,7 @@ def test_one_cluster_and_a_reason_for_the_rest(explanation):
     (graph,) = explanation.graphs
     (cluster,) = graph.clusters
     assert [op for _, op in cluster.nodes] == "Mean Sub Square Mean AddV2 Rsqrt Mul Mul".split()
-    assert [(r.node, r.code) for r in graph.rejections] == [("product", "UNSUPPORTED_OP")]
+    assert [(r.node, r.code) for r in graph.rejections] == [("product", "NOT_PROFITABLE")]
     assert explanation.stitched_nodes == 8
 
 
@@ -44,7 +44,7 @@ def test_bytes_are_formulas_and_numbers(explanation):
 
 def test_neighbours_have_reasons(explanation):
     (cluster,) = explanation.clusters
-    assert [(n.node, n.side, n.code) for n in cluster.neighbours] == [("product", "before", "UNSUPPORTED_OP")]
+    assert [(n.node, n.side, n.code) for n in cluster.neighbours] == [("product", "before", "NOT_PROFITABLE")]
 
 
 def test_json_is_plain_data(explanation):
@@ -52,7 +52,7 @@ def test_json_is_plain_data(explanation):
     assert data["schema"] == 1
     assert {"target", "cpu", "graphs", "skipped", "already_stitched", "unknown_dims_count_as"} <= set(data)
     (graph,) = data["graphs"]
-    assert graph["rejection_counts"] == {"UNSUPPORTED_OP": 1}
+    assert graph["rejection_counts"] == {"NOT_PROFITABLE": 1}
     (cluster,) = graph["clusters"]
     assert {"name", "op"} == set(cluster["nodes"][0])
     assert cluster["dynamic"] is True
@@ -63,7 +63,7 @@ def test_json_is_plain_data(explanation):
 def test_text_tells_all_of_it_in_80_columns(explanation):
     text = str(explanation)
     assert max(map(len, text.splitlines())) <= 80
-    for word in ("mean (Mean)", "d0 rows of 64", "regional", "UNSUPPORTED_OP", "product", "512*d0 + 256"):
+    for word in ("mean (Mean)", "d0 rows of 64", "regional", "NOT_PROFITABLE", "product", "512*d0 + 256"):
         assert word in text
 
 
