@@ -1,7 +1,8 @@
 """One row of `bench models`: which processes are run for it, one after another.
 
 cold tf, xla                 what a first call costs; XLA has a time limit, beyond which it is left out
-reference                    float64, where the model is small enough; with --quick, where tf_stitch is far from TensorFlow
+reference                    float64, where the model is small enough; with --quick, where tf_stitch is further from
+                             TensorFlow than it may be
 turns × processes            all ways in turns; the first process begins with tf_stitch alone, with no kernel in the
                              cache, for what its first call costs; it also tells what all compute, and is traced
 turns with auto-clustering   beside TensorFlow, in a process that allows it
