@@ -1,4 +1,4 @@
-"""Products of small matrices, and what stands around them: dense layers, recurrent steps, pointwise convolutions."""
+"""Products of small matrices, and what stands around them: dense layers, recurrent steps, small convolutions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,15 @@ def gru_step(h: Any, x: Any, gates: Any, gates_bias: Any, new: Any, new_bias: An
     return update * h + (1.0 - update) * candidate
 
 
-def inverted_residual(x: Any, widen: Any, wide_bias: Any, narrow: Any, bias: Any) -> Any:
-    """Two pointwise convolutions around an activation, and the residual."""
+def residual_convolution(x: Any, filters: Any, bias: Any) -> Any:
+    """A convolution over 3 x 3 pixels, its activation, and the residual."""
+    return x + tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, filters, 1, "SAME"), bias))
+
+
+def inverted_residual(x: Any, widen: Any, wide_bias: Any, deep: Any, narrow: Any, bias: Any) -> Any:
+    """A block of MobileNetV2: a pointwise, a depthwise and a pointwise convolution, and the residual."""
     wide = tf.nn.relu6(tf.nn.bias_add(tf.nn.conv2d(x, widen, 1, "SAME"), wide_bias))
+    wide = tf.nn.relu6(tf.nn.bias_add(tf.nn.depthwise_conv2d(wide, deep, [1, 1, 1, 1], "SAME"), wide_bias))
     return x + tf.nn.bias_add(tf.nn.conv2d(wide, narrow, 1, "SAME"), bias)
 
 
@@ -42,10 +48,16 @@ def _gru(rng: Rng, shape: Shape) -> Arrays:
     return _matrix(rng, 2 * n, 2 * n), 0.2 * rng.standard_normal(2 * n), _matrix(rng, 2 * n, n), channels(rng, shape)
 
 
-def _pointwise(rng: Rng, shape: Shape) -> Arrays:
+def _convolution(rng: Rng, shape: Shape) -> Arrays:
     n = shape[-1]
-    widen, narrow = 0.1 * _matrix(rng, n, 2 * n), 0.1 * _matrix(rng, 2 * n, n)
-    return widen[None, None], 0.2 * rng.standard_normal(2 * n), narrow[None, None], 0.1 * channels(rng, shape)
+    return 0.1 * _matrix(rng, 9 * n, n).reshape(3, 3, n, n), 0.1 * channels(rng, shape)
+
+
+def _block(rng: Rng, shape: Shape) -> Arrays:
+    n = shape[-1]
+    widen, narrow = 0.1 * _matrix(rng, n, 4 * n), 0.1 * _matrix(rng, 4 * n, n)
+    deep = rng.standard_normal((3, 3, 4 * n, 1)) / 3
+    return widen[None, None], 0.2 * rng.standard_normal(4 * n), deep, narrow[None, None], 0.1 * channels(rng, shape)
 
 
 PRODUCTS: tuple[Workload, ...] = (
@@ -69,12 +81,21 @@ PRODUCTS: tuple[Workload, ...] = (
         full=((1, 64), (32, 64), (256, 36)),
     ),
     Workload(
+        "residual_convolution",
+        residual_convolution,
+        start=normal,
+        given=_convolution,
+        weight=256,
+        quick=((1, 32, 32, 16),),
+        full=((1, 64, 64, 8), (1, 32, 32, 24), (2, 14, 14, 64)),
+    ),
+    Workload(
         "inverted_residual",
         inverted_residual,
         start=normal,
-        given=_pointwise,
-        weight=128,
-        quick=((1, 32, 32, 32),),
-        full=((1, 64, 64, 16), (1, 32, 32, 32), (4, 14, 14, 96)),
+        given=_block,
+        weight=256,
+        quick=((1, 28, 28, 32),),
+        full=((1, 56, 56, 24), (1, 28, 28, 32), (2, 14, 14, 64)),
     ),
 )

@@ -100,7 +100,16 @@ def rows_of(nest: Nest) -> Dim:
 
 
 def rows_at_a_time(nest: Nest, vectors: int, registers: int) -> int:
-    """As many as there are registers for sums of `vectors`, beside those for the columns and for one number."""
-    rows = max(1, min(_MOST_ROWS, (registers - 1 - vectors) // vectors))
+    """As many as there are registers for sums of `vectors`, beside those for the columns and for one number.
+
+    Of a known number of rows, so many that all of them take the fewest turns: 14 rows are two times 7, not 8, 4 and 2.
+    """
+    most = max(1, min(_MOST_ROWS, (registers - 1 - vectors) // vectors))
     there = rows_of(nest)
-    return max(1, min(rows, there.coefficient)) if there.is_static else rows
+    if not there.is_static:
+        return most
+
+    def turns(rows: int) -> int:
+        return there.coefficient // rows + (there.coefficient % rows).bit_count()  # what is left, in powers of two
+
+    return min(range(most, 0, -1), key=turns)

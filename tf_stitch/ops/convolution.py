@@ -4,8 +4,9 @@
 
                  windows of x, [n, i, u, j, v, c]          a depthwise one keeps c, and has no f
 
-Padding is part of what windows are cut from: what computes x stores it in the middle of that (`ops.padding`). A filter
-of one pixel is a matrix product of all pixels.
+Padding is part of what windows are cut from: what computes x stores it in the middle of that (`ops.padding`). So it is
+multiplied, and a weight that is infinite or NaN makes NaNs of it where TensorFlow leaves padding out. A filter of one
+pixel is a matrix product of all pixels.
 """
 
 from __future__ import annotations

@@ -62,8 +62,7 @@ class ProductPrinter(NestPrinter):
         self.group = dim(self.rows, "call.")
         self.stores = _plain_stores(self.nest)
         self.in_depths = len(self.nest.inner) == 2 and not _fits_first_cache(self.nest)
-        never_few = self.rows.coefficient > schedule.block
-        if never_few and not self.stores:
+        if product(self.nest.outer).coefficient > schedule.block and not self.stores:  # never few rows
             self.in_depths = False
         self.at_once = not self.stores and not self.in_depths and _follows_at_once(self.nest)
         columns = self.nest.inner[-1]
@@ -194,7 +193,8 @@ class ProductPrinter(NestPrinter):
         lines = [f"const Call{n} call = *static_cast<const Call{n}*>(task);", *self._cut()]
         depth = ""
         if self.in_depths:
-            lines.append(f"const i64 depth = rows > {rows} ? {dim(self.nest.inner[0], 'call.')} : kDepthOfFewRows;")
+            length = dim(self.nest.inner[0], "call.")
+            lines.append(f"const i64 depth = {self._rows()} > {rows} ? {length} : kDepthOfFewRows;")
             depth = ", depth"
         if kept := self._kept():
             size = " + ".join(f"{rows} * {self.width} * {r.dtype.size}" for r in kept)
