@@ -300,7 +300,7 @@ def _most_units(parts: Sequence[Part]) -> Formula:
 def _parameters(kernel: Kernel, versions: Sequence[Version]) -> tuple[tuple[Parameter, int], ...]:
     found = [(Parameter.INPUT, n) for n, type_ in enumerate(kernel.inputs) if type_ is not None]
     found += [(Parameter.OUTPUT, n) for n in range(len(kernel.outputs))]
-    if any(v.variant.scratch != _ZERO for v in versions):
+    if any(v.variant.scratch != _ZERO or v.kernel.scratch for v in versions):  # of no elements, perhaps
         found.append((Parameter.SCRATCH, 0))
     if any(v.variant.resident for v in versions):
         found.append((Parameter.BARRIER, 0))
