@@ -10,12 +10,13 @@ from tests.lower.columns import Kernels, assert_bits_do_not_depend_on_threads, a
 from tests.lower.comparison import same_bits
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.types import DType, TensorType, shape_of
+from tf_stitch.ir.types import ONE, DType, TensorType, shape_of
 from tf_stitch.lower.cpu import Driver
 from tf_stitch.lower.kernel import Load, Place, statements
 from tf_stitch.lower.products import multiplies_well
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS
 from tf_stitch.ops.opdef import Operands
+from tf_stitch.ops.padding import padded
 
 Sides = tuple[int, int]
 DEPTHWISE = "DepthwiseConv2dNative"
@@ -82,6 +83,15 @@ def two_of_one_image() -> Body:
     return b.finish([b.concat([convolved(b, x, v), convolved(b, x, w)], 3)])
 
 
+def padded_before_it_is_turned() -> Body:
+    """A signal, padded and then given its channel: what only moves a concatenation lies where that does."""
+    b = builder()
+    x, w = b.input(f32("B", 1, 50)), b.input(f32(1, 4, 1, 6))
+    signal = b.transpose(padded(b, x, [(0, 0), (0, 0), (3, 3)]), (0, 2, 1))
+    batch, length, channels = b.shape(signal)
+    return b.finish([convolved(b, b.reshape(signal, (batch, ONE, length, channels)), w, padding="VALID")])
+
+
 def much_follows() -> Body:
     """A GELU and a sigmoid: more than is printed for each row of a group."""
     b = builder()
@@ -121,6 +131,7 @@ BODIES: dict[str, Body] = {
     "inverted_residual": inverted_residual(8, 24),
     "inverted_residual_wide": inverted_residual(20, 130, batch=2),
     "two_of_one_image": two_of_one_image(),
+    "padded_before_it_is_turned": padded_before_it_is_turned(),
     "much_follows": much_follows(),
     "a_chain": a_chain(),
 }
