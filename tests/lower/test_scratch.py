@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.lower.building import lowered
+from tests.lower.building import compiled, lowered
+from tests.lower.columns import assert_right
 from tests.lower.test_convolutions import BODIES, builder, f32
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.types import Dim, DType
@@ -70,12 +71,14 @@ def test_a_border_is_filled_along_with_its_image() -> None:
 
 
 def test_what_is_filled_for_the_outside_too_stays() -> None:
+    """Zeros that are an output, and a piece of what is kept in scratch: two nests of one."""
     b = builder()
-    zeros = b.broadcast(b.constant(0, DType.F32), f32("B", 8).dims)
     x = b.input(f32("B", 8))
-    b.require(Dim(1), b.shape(x)[0], "a row")
+    zeros = b.broadcast(b.constant(0, DType.F32), (b.shape(x)[0], Dim(3)))
     whole = b.concat([zeros, x], 1)
-    body = b.finish([whole, zeros, b.reduce("max", b.transpose(whole, (1, 0)), (1,))])
-    kernel, _, _ = memory_of(body)
-    stored = {s.access.buffer.place for nest in kernel.nests for s in accesses(nest) if isinstance(s, Store)}
-    assert stored >= {Place.OUTPUT}
+    body = b.finish([zeros, b.reduce("max", whole, (1,)), b.reduce("sum", b.transpose(whole, (1, 0)), (1,))])
+    made = lowered(body)
+    fills = [nest for nest in made.kernel.nests if not any(isinstance(s, Load) for s in statements(nest))]
+    stored = [[s.access.buffer.place for s in accesses(nest)] for nest in fills]
+    assert sorted(stored, key=str) == [[Place.OUTPUT], [Place.SCRATCH]]
+    assert_right(made, compiled([made])[0], body, [{"B": 1}, {"B": 5}])

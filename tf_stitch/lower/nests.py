@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tf_stitch.ir.types import Dim
@@ -17,6 +17,7 @@ from tf_stitch.lower.kernel import (
     Load,
     Nest,
     Place,
+    Statement,
     Store,
     Sweep,
     statements,
@@ -27,16 +28,20 @@ Memory = tuple[Place, int]  # that the tasks of a nest share
 
 def row_invariant(nest: Nest) -> frozenset[str]:
     """The names of a nest's one sweep that are the same for each of its rows."""
+    return invariant(nest.sweeps[0].row + nest.sweeps[0].elements, slice(len(nest.outer)))
+
+
+def invariant(part: Sequence[Statement], axes: slice) -> frozenset[str]:
+    """The names of some statements of a nest that are the same all along these axes of it."""
     found: set[str] = set()
-    outer = len(nest.outer)
-    for s in nest.sweeps[0].row + nest.sweeps[0].elements:
+    for s in part:
         match s:
-            case Load(name, _, access, at) if all(stride == Dim(0) for stride in access.strides[:outer]):
+            case Load(name, _, access, at) if all(stride == Dim(0) for stride in access.strides[axes]):
                 if found.issuperset(a.value for a in at):
                     found.add(name)
             case Literal(name) | ExtentOf(name):
                 found.add(name)
-            case Coordinate(name, _, strides) if all(stride == Dim(0) for stride in strides[:outer]):
+            case Coordinate(name, _, strides) if all(stride == Dim(0) for stride in strides[axes]):
                 found.add(name)
             case Compute(name, _, _, operands) if found.issuperset(operands):
                 found.add(name)

@@ -13,16 +13,13 @@ rows_0          the task: groups of rows, and blocks of columns, through these
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeGuard
 
-from tf_stitch.ir.types import ONE, Dim, product
+from tf_stitch.ir.types import ONE, product
 from tf_stitch.lower.cpu import Schedule
 from tf_stitch.lower.kernel import (
     Access,
-    Compute,
+    Accumulate,
     Coordinate,
-    ExtentOf,
-    Literal,
     Load,
     Nest,
     Reduced,
@@ -30,6 +27,7 @@ from tf_stitch.lower.kernel import (
     Statement,
     Store,
 )
+from tf_stitch.lower.nests import invariant
 from tf_stitch.lower.products import products_of, rows_of
 from tf_stitch.render.c_family import dim, register
 from tf_stitch.render.columns import turned, turned_strides
@@ -37,7 +35,6 @@ from tf_stitch.render.cpp_nest import NestPrinter, indented, over_lanes
 from tf_stitch.render.cpp_statements import Scope
 from tf_stitch.render.sharing import Form
 
-_ZERO = Dim(0)
 _PRODUCT_NANOSECONDS = 0.02  # a multiplication and an addition
 _TASK_COLUMNS = 256  # kColumnsOfTask of products.h
 _FIRST_CACHE = 32 << 10  # bytes: of weights that are read again and again, in any order
@@ -61,9 +58,8 @@ class ProductPrinter(NestPrinter):
         self.rows = rows_of(form.nest)
         self.group = dim(self.rows, "call.")
         self.stores = _plain_stores(self.nest)
-        self.in_depths = len(self.nest.inner) == 2 and not _fits_first_cache(self.nest)
-        if product(self.nest.outer).coefficient > schedule.block and not self.stores:  # never few rows
-            self.in_depths = False
+        never_few = product(self.nest.outer).coefficient > schedule.block  # rows
+        self.in_depths = len(self.nest.inner) == 2 and not (never_few or _fits_first_cache(self.nest))
         self.at_once = not self.stores and not self.in_depths and _follows_at_once(self.nest)
         columns = self.nest.inner[-1]
         self.one_block = columns.is_static and columns.coefficient <= _TASK_COLUMNS
@@ -147,8 +143,8 @@ class ProductPrinter(NestPrinter):
 
     def _following(self, scope: Scope) -> list[str]:
         """What follows from the sums, for each row; once for all of them what is the same."""
-        rows = len(self.nest.outer) - 1
-        same: set[str] = set()
+        outer = len(self.nest.outer)
+        same = invariant(self.nest.finish, slice(max(outer - 1, 0), outer))
         once: list[str] = []
         each: list[str] = []
         scope = _RowScope(scope)
@@ -157,11 +153,8 @@ class ProductPrinter(NestPrinter):
                 step = self._steps(s.access)[0]
                 if step != "0":
                     scope.places[s.access] = f"{scope.places[s.access]} + r * {step}"
-            if _is_same(s, rows, same):
-                same.add(s.name)
-                once += scope.vector(s)
-            else:
-                each += scope.vector(s)
+            part = each if isinstance(s, Store | Accumulate) or s.name not in same else once
+            part += scope.vector(s)
         return [*once, "#pragma GCC unroll 8", "for (int r = 0; r < R; ++r) {", *indented(each), "}"]
 
     def _steps(self, access: Access) -> list[str]:
@@ -274,19 +267,6 @@ def _follows_at_once(nest: Nest) -> bool:
     """Whether so little follows from the sums that it is printed for every row of a group."""
     by_place = any(isinstance(s, Coordinate) or (isinstance(s, Load) and s.at) for s in nest.finish)
     return not by_place and len(nest.finish) <= _FOLLOWS_AT_ONCE * len(nest.reductions)
-
-
-def _is_same(s: Statement, rows: int, same: set[str]) -> TypeGuard[Load | Literal | ExtentOf | Compute]:
-    """Whether a statement gives the same for neighbouring rows. rows: the axis of these, if there is one."""
-    match s:
-        case Literal() | ExtentOf():
-            return True
-        case Load(access=access):
-            return rows < 0 or access.strides[rows] == _ZERO
-        case Compute(operands=operands):
-            return same.issuperset(operands)
-        case _:
-            return False
 
 
 class _SumScope(Scope):
