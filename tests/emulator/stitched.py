@@ -13,6 +13,7 @@ from tf_stitch.lower.common import lower
 from tf_stitch.lower.gpu import GpuSchedules, schedule_gpu
 from tf_stitch.lower.gpu_launch import Parameter, evaluate
 from tf_stitch.lower.gpu_verify import verify_gpu
+from tf_stitch.lower.interp import bind
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.plan.gpu_target import GpuTarget
@@ -48,7 +49,7 @@ def run(
     module: Module, made: Stitched, inputs: Sequence[np.ndarray | None], seed: int | None = None
 ) -> list[np.ndarray]:
     """The outputs of one launch; inputs are compared with what they were before."""
-    symbols = _symbols(made.kernel, inputs)
+    symbols = bind(made.kernel, inputs)
     variant = made.schedules.launch.chosen(symbols)
     shapes = [tuple(d.evaluate(symbols) for d in t.dims) for t in made.kernel.outputs]
     outputs = [np.empty(s, t.dtype.numpy) for s, t in zip(shapes, made.kernel.outputs, strict=True)]
@@ -79,12 +80,3 @@ def run(
     for given, array in zip(fed, inputs, strict=True):
         assert given is None or array is None or given.tobytes() == array.tobytes(), "an input is changed"
     return outputs
-
-
-def _symbols(kernel: Kernel, inputs: Sequence[np.ndarray | None]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for source in kernel.symbols:
-        array = inputs[source.input]
-        assert array is not None
-        found[source.symbol] = array.shape[source.axis] // source.divisor.evaluate(found)
-    return found

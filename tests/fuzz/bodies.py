@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tf_stitch.errors import Unsupported
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.printer import print_body
+from tf_stitch.ir.symbols import completed, sources_of
 from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.ops.padding import padded
@@ -97,7 +98,8 @@ def cases(draw: Draw, steps: int = 14) -> Case:
         body = program.builder.finish(outputs)
     except Unsupported:  # a requirement that joined dims made false
         body = program.builder.finish([program.values[0]])
-    names = sorted({s for t in body.inputs if t is not None for d in t.dims for s in d.symbols})
+    dims = [d for t in body.inputs if t is not None for d in t.dims]
+    names = sorted(sources_of(dims, body.derivations))
     symbols = {name: draw(st.sampled_from(SIZES)) for name in names}
     while symbols and largest(body, symbols) > LARGEST:
         symbols[max(symbols, key=symbols.__getitem__)] //= 2
@@ -108,12 +110,14 @@ def cases(draw: Draw, steps: int = 14) -> Case:
 def largest(body: Body, symbols: dict[str, int]) -> int:
     """Elements of the largest value, inputs that nothing reads included."""
     types = [s.type for s in body.steps] + [t for t in body.inputs if t is not None]
+    symbols = completed(symbols, body.derivations)
     return max(t.size.evaluate(symbols) for t in types)
 
 
 def inputs_of(body: Body, symbols: dict[str, int], seed: int) -> list[Array | None]:
     """Small multiples of 1/8, some of them negative; indices that are in range."""
     random = np.random.default_rng(seed)
+    symbols = completed(symbols, body.derivations)
     found: list[Array | None] = []
     below = {w.input: w.below.evaluate(symbols) for w in body.indices}
     for number, type_ in enumerate(body.inputs):
@@ -277,22 +281,25 @@ def _product(draw: Draw, program: Program) -> None:
 
 
 def _windows(draw: Draw, program: Program) -> None:
-    """Along an axis that is known; more often than not reduced, or multiplied with a filter for each channel."""
+    """Along any axis; more often than not reduced, or multiplied with a filter for each channel."""
     value = _pick(draw, program, *_NUMBERS)
     if value is None:
         return
     b = program.builder
-    axes = [a for a, d in enumerate(b.shape(value)) if d.is_static and d.coefficient]
+    axes = [a for a, d in enumerate(b.shape(value)) if d.coefficient]
     if not axes or len(b.shape(value)) > 4:
         return
     axis, bits = draw(st.sampled_from(axes)), program.bits[value]
     if draw(st.booleans()):
         ends = draw(st.integers(0, 2)), draw(st.integers(0, 2))
         value = padded(b, value, [(0, 0)] * axis + [ends])
-    extent = b.shape(value)[axis].coefficient
+    extent = b.shape(value)[axis]
     step, dilation = draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((1, 1, 2)))
-    size = draw(st.integers(1, min(4, (extent - 1) // dilation + 1)))
-    count = draw(st.integers(1, (extent - 1 - (size - 1) * dilation) // step + 1))
+    most = (extent.coefficient - 1) // dilation + 1 if extent.is_static else 3
+    size = draw(st.integers(1, min(4, most)))
+    count = b.derived([extent, Dim(step - 1 - (size - 1) * dilation)], step)
+    if count.is_static:
+        count = Dim(draw(st.integers(1, count.coefficient)))
     found = b.windows(value, axis, count, size, step, dilation)
     kind = draw(st.sampled_from(("as they are", "max", "sum", "multiplied")))
     if kind in ("max", "sum"):
@@ -363,6 +370,9 @@ def _slice(draw: Draw, program: Program) -> None:
             begin = draw(st.integers(0, dim.coefficient - 1))
             room = (dim.coefficient - 1 - begin if step > 0 else begin) // abs(step) + 1
             size = Dim(draw(st.integers(1, room)))
+        elif not dim.is_static and draw(st.integers(0, 3)) == 0:
+            begin, end, step = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.sampled_from((1, 1, 2)))
+            size = program.builder.derived([dim, Dim(step - 1 - begin - end)], step)
         elif not dim.is_static and draw(st.integers(0, 5)) == 0:
             begin, size = draw(st.integers(0, 2)), Dim(draw(st.integers(1, 2)))
             program.builder.require(Dim(begin + size.coefficient), dim, "a slice")

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.symbols import Symbols, completed
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ops.compute import COMPUTE_TYPES
 from tf_stitch.ops.extents import IDLE, extents_of, extents_of_outputs
@@ -35,6 +36,7 @@ class Walk:
         self.types: dict[str, TensorType | None] = {}
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self.extents: dict[str, tuple[Dim, ...]] = {}
+        self.derived = Symbols()
         for op in graph.get_operations():
             self._visit(op, symbols)
 
@@ -56,7 +58,7 @@ class Walk:
             if dims is not None:
                 self.extents[op.outputs[0].name] = dims
             if op.type in COMPUTE_TYPES:
-                found = COMPUTE_TYPES[op.type](node, types, constants, extents)
+                found = COMPUTE_TYPES[op.type](node, types, constants, extents, self.derived)
         for tensor, type_ in zip(op.outputs, found, strict=True):
             self.types[tensor.name] = type_
 
@@ -451,17 +453,21 @@ def test_compute_types(op: str) -> None:
                 type_ = walk.types[output.name]
                 assert type_ is not None, f"{op} {shapes} {symbols}: not derived"
                 assert type_.dtype is DTYPES[output.dtype]
-                extents = [d.evaluate(SYMBOLS) for d in type_.dims]
+                numbers = completed(SYMBOLS, walk.derived.derivations_of(type_.dims))
+                extents = [d.evaluate(numbers) for d in type_.dims]
                 known = [w if w is not None else e for w, e in zip(wanted, extents, strict=True)]
                 assert extents == known, f"{op} {shapes} {symbols}: {type_}, TensorFlow has {wanted}"
 
 
-def test_what_is_no_product_of_dims_is_left_open() -> None:
+def test_windows_of_unknown_dims() -> None:
     window = Node(
         "n", "MaxPool", (), (), attributes={"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "SAME"}
     )
     rule = COMPUTE_TYPES["MaxPool"]
-    assert rule(window, (TensorType(DType.F32, shape_of("B", "H", 8, 3)),), [None], [None]) == (None,)
-    assert rule(window, (TensorType(DType.F32, None),), [None], [None]) == (None,)
+    derived = Symbols()
+    half = derived.derived([Dim.symbol("H"), Dim(1)], 2)
+    odd, found = TensorType(DType.F32, shape_of("B", "H", 8, 3)), TensorType(DType.F32, shape_of("B", half, 4, 3))
+    assert rule(window, (odd,), [None], [None], derived) == (found,)
+    assert rule(window, (TensorType(DType.F32, None),), [None], [None], derived) == (None,)
     even = TensorType(DType.F32, (Dim.symbol("B"), Dim(2, ("H",)), Dim(8), Dim(3)))
-    assert rule(window, (even,), [None], [None]) == (TensorType(DType.F32, shape_of("B", "H", 4, 3)),)
+    assert rule(window, (even,), [None], [None], derived) == (TensorType(DType.F32, shape_of("B", "H", 4, 3)),)

@@ -421,14 +421,16 @@ def test_a_concatenation_of_copies_stays_outside() -> None:
     assert {r.node: r.reason for r in found.rejections}["whole"] is Reason.NOT_PROFITABLE
 
 
-def test_a_concatenation_of_unknown_lengths_is_left_alone() -> None:
+def test_a_concatenation_of_unknown_lengths() -> None:
     d = Drawing()
     x, y = d.input("x", f32("S", 8)), d.input("y", f32("T", 8))
     pieces = [d.node("e", "Exp", d.node("a", "Tanh", x)), y]
     whole = d.node("whole", "ConcatV2", *pieces, d.constant("axis", np.int32(0)), type_=f32("U", 8))
     found = checked(d.graph(returned=[whole]))
-    assert [c.nodes for c in found.clusters] == [("a", "e")]
-    assert {r.node: r.reason for r in found.rejections}["whole"] is Reason.UNKNOWN_DIM
+    assert [c.nodes for c in found.clusters] == [("a", "e", "whole")]
+    (body,) = (c.body for c in found.clusters)
+    assert str(body.steps[body.outputs[0]].type) == "f32[d2, 8]"
+    assert [(name, str(derivation)) for name, derivation in body.derivations] == [("d2", "(d0 + d1)")]
 
 
 def test_a_counter_that_a_loop_hands_on_keeps_nothing_apart() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ir.verify import verify_body
@@ -176,11 +175,19 @@ def test_a_constant_is_a_piece() -> None:
     made(build, B=3)
 
 
-def test_dims_that_are_no_product_are_refused() -> None:
-    b = BodyBuilder(FUNCTIONS, REDUCERS)
-    with pytest.raises(Unsupported) as refused:
-        b.concat([b.input(f32("S", 3)), b.input(f32("T", 3))], 0)
-    assert refused.value.reason is Reason.UNKNOWN_DIM
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(3, 2), (0, 4), (1, 0), (0, 0)])
+def test_of_unknown_lengths(axis: int, sizes: tuple[int, int]) -> None:
+    """What reads the whole of them, and a slice of that: what is stored behind S is at no product of dims."""
+
+    def build(b: BodyBuilder) -> list[int]:
+        x, y = (b.input(TensorType(F32, (*[Dim(3)] * axis, Dim.symbol(s), *[Dim(5)] * (2 - axis)))) for s in "ST")
+        whole = b.concat([b.apply("exp", x), y, b.apply("neg", x)], axis)
+        shape = b.shape(whole)
+        cut = (*shape[:axis], b.derived([shape[axis], Dim(-1)]), *shape[axis + 1 :])
+        return [whole, b.slice(b.apply("tanh", whole), [int(a == axis) for a in range(3)], cut)]
+
+    made(build, S=sizes[0], T=sizes[1])
 
 
 def test_pieces_of_one_form_are_printed_once() -> None:

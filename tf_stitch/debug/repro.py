@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tf_stitch.ir.graph import Value
+from tf_stitch.ir.symbols import completed, sources_of
 from tf_stitch.ir.types import Dim, DType
 
 if TYPE_CHECKING:
@@ -217,12 +218,15 @@ def _sizes(graph: Graph, cluster: Cluster, symbols: Mapping[str, Dim]) -> dict[s
     dims = [d for t in cluster.body.inputs if t for d in t.dims]
     for value in cluster.inputs:
         dims += [_dim(d, symbols) for d in (*graph.extents.get(value, ()), *(graph.type_of(value).shape or ()))]
-    sizes = {symbol: _SIZE for d in dims for symbol in d.symbols}
+    derivations = dict(cluster.body.derivations)
+    dims += [term for derivation in derivations.values() for term in derivation.terms]
+    free = {symbol: _SIZE for d in dims for symbol in d.symbols if symbol not in derivations}
     for _ in range(20):
+        sizes = completed(free, cluster.body.derivations)
         broken = [large for small, large in cluster.body.requires if small.evaluate(sizes) > large.evaluate(sizes)]
-        for symbol in {s for large in broken for s in large.symbols}:
-            sizes[symbol] = 2 * sizes[symbol] + 1
-    return sizes
+        for symbol in sources_of(broken, cluster.body.derivations):
+            free[symbol] = 2 * free[symbol] + 1
+    return completed(free, cluster.body.derivations)
 
 
 def _comment(text: str) -> str:

@@ -27,7 +27,8 @@ import numpy as np
 from tf_stitch.errors import Reason, Unsupported
 from tf_stitch.ir.body import BodyBuilder, Broadcast, Reshape
 from tf_stitch.ir.graph import Value
-from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
+from tf_stitch.ir.symbols import Symbols, is_lone
+from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType
 from tf_stitch.ops import FUNCTIONS, OPS, REDUCERS, Operands
 from tf_stitch.ops.compute import COMPUTE_TYPES
 from tf_stitch.ops.extents import LARGEST, extents_of_outputs
@@ -170,7 +171,7 @@ class Types:
             except Unsupported:
                 pass  # FusedBatchNorm in training, say, has an expansion and a type rule
         if node.op in COMPUTE_TYPES:
-            return COMPUTE_TYPES[node.op](node, operands, *self._knowledge(node))
+            return COMPUTE_TYPES[node.op](node, operands, *self._knowledge(node), self._dims)
         if node.op in PASSING and operands:
             return operands if node.op == "IdentityN" else [operands[0]] * outputs
         if node.name in self._turns:
@@ -249,11 +250,11 @@ class Types:
         return tuple(self._dims.merged(d, i) for d, i in zip(declared, inferred, strict=True))
 
 
-class _Dims:
+class _Dims(Symbols):
     """Symbols, and which of them turned out to be equal to one another or to a number."""
 
     def __init__(self) -> None:
-        self.joined: dict[str, Dim] = {}
+        super().__init__()
         self._count = 0
         self._declared: dict[int, Dim] = {}
         self._doubted: set[int] = set()
@@ -263,11 +264,6 @@ class _Dims:
     def fresh(self) -> Dim:
         self._count += 1
         return Dim.symbol(f"d{self._count}")
-
-    def canonical(self, dim: Dim) -> Dim:
-        while any(s in self.joined for s in dim.symbols):
-            dim = product([Dim(dim.coefficient), *(self.joined.get(s, Dim.symbol(s)) for s in dim.symbols)])
-        return dim
 
     def broadcast(self, a: Dim, b: Dim) -> Dim:
         """The dim of a broadcast of `a` against `b`: a dim of its own where both are unknown and differ."""
@@ -327,9 +323,9 @@ class _Dims:
         return self.canonical(inferred)
 
     def _join(self, a: Dim, b: Dim) -> None:
-        """Notes that `a` and `b` are equal, if one of them is a lone symbol."""
-        for lone, other in ((a, b), (b, a)):
-            if lone.coefficient == 1 and len(lone.symbols) == 1 and lone.symbols[0] not in other.symbols:
+        """Notes that `a` and `b` are equal, if one of them is a lone symbol: best one that follows from no other."""
+        for lone, other in sorted(((a, b), (b, a)), key=lambda pair: any(map(self.follows, pair[0].symbols))):
+            if is_lone(lone) and not self.speaks_of(other, lone.symbols[0]):
                 self.joined[lone.symbols[0]] = other
                 return
 
@@ -339,10 +335,7 @@ class _TypeBuilder(BodyBuilder):
 
     def __init__(self, dims: _Dims) -> None:
         super().__init__(FUNCTIONS, REDUCERS)
-        self._dims = dims
-
-    def canonical(self, dim: Dim) -> Dim:
-        return self._dims.canonical(dim) if dim.symbols else dim
+        self._dims = self._symbols = dims
 
     def join(self, a: Dim, b: Dim, what: str) -> Dim:
         a, b = self.canonical(a), self.canonical(b)
@@ -350,9 +343,10 @@ class _TypeBuilder(BodyBuilder):
             raise Unsupported(Reason.UNKNOWN_DIM, f"{what}: dims {a} and {b}")
         return b if b.is_static else a
 
-    def require(self, small: Dim, large: Dim, what: str) -> None:
+    def require(self, small: Dim, large: Dim, what: str, *, or_error: bool = False) -> None:
         small, large = self.canonical(small), self.canonical(large)
-        if small.symbols != large.symbols or small.coefficient > large.coefficient:
+        known = self._dims.is_at_most(small, large)
+        if not known and not (or_error and not (small.is_static and large.is_static)):
             raise Unsupported(Reason.UNKNOWN_DIM, f"{what}: {small} may be more than {large}")
 
     def settled_type(self, value: int) -> TensorType:

@@ -10,7 +10,8 @@ Invariants (checked by `ir.verify`):
   - arithmetic runs in compute types (`DType.compute`): f16 and bf16 appear only as inputs, as results of
     `convert` (which rounds) and of steps that move elements, and as outputs;
   - `convert` reaches f16 and bf16 from f32 only, and leaves them for f32 only;
-  - the operands of an elementwise step have its very shape: broadcasting is always written out.
+  - the operands of an elementwise step have its very shape: broadcasting is always written out;
+  - a symbol is that of an input's dim, or follows from those (`ir.symbols`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tf_stitch.errors import Reason, Unsupported
-from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product, terms_of
+from tf_stitch.ir.symbols import Derivations, Symbols, is_lone
+from tf_stitch.ir.types import ONE, Dim, DType, Shape, TensorType, product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,6 +171,7 @@ class Body:
     requires: pairs (small, large) with small <= large at run time, or else the fallback runs: a slice that
       stays inside an axis of unknown extent, say.
     indices: what holds of the integers in inputs, or else the fallback runs, and raises TensorFlow's error.
+    derivations: of the symbols that follow from others. Where one is a dim of an input, too, it is both.
     """
 
     steps: tuple[Step, ...]
@@ -176,6 +179,7 @@ class Body:
     outputs: tuple[int, ...]
     requires: tuple[tuple[Dim, Dim], ...] = ()
     indices: tuple[Within, ...] = ()
+    derivations: Derivations = ()
 
     def users(self) -> list[list[int]]:
         """For each step, the steps that read it, in order."""
@@ -199,7 +203,7 @@ class BodyBuilder:
         self._reducers = reducers
         self._steps: list[Step] = []
         self._known: dict[tuple[Op, tuple[int, ...], TensorType], int] = {}
-        self._joined: dict[str, Dim] = {}
+        self._symbols = Symbols()
         self._inputs: list[TensorType | None] = []
         self._requires: dict[tuple[Dim, Dim], None] = {}
         self._indices: dict[Within, None] = {}
@@ -217,38 +221,42 @@ class BodyBuilder:
         return self.type(value).dtype
 
     def canonical(self, dim: Dim) -> Dim:
-        """`dim` with each symbol replaced by what it was joined to."""
-        if not (dim.symbols and self._joined):  # nearly always
-            return dim
-        while any(s in self._joined for s in dim.symbols):
-            dim = product([Dim(dim.coefficient), *(self._joined.get(s, Dim.symbol(s)) for s in dim.symbols)])
-        return dim
+        """`dim` with each symbol replaced by what it was joined to, or now follows from."""
+        return self._symbols.canonical(dim)
+
+    def derived(self, terms: Sequence[Dim], divisor: int = 1) -> Dim:
+        """max(0, floor(sum of `terms` / `divisor`)). A term without symbols may be negative."""
+        return self.canonical(self._symbols.derived([self.canonical(t) for t in terms], divisor))
 
     def join(self, a: Dim, b: Dim, what: str) -> Dim:
         """The one dim that `a` and `b` must both be.
 
         Raises:
-          Unsupported: where they differ and neither is a lone symbol.
+          Unsupported: where they differ and neither is a lone symbol that may be anything.
         """
         a, b = self.canonical(a), self.canonical(b)
         if a == b:
             return a
+        known = self._symbols
         for lone, other in ((a, b), (b, a)):
-            if lone.coefficient == 1 and len(lone.symbols) == 1 and lone.symbols[0] not in other.symbols:
-                self._joined[lone.symbols[0]] = other
+            if is_lone(lone) and not known.follows(lone.symbols[0]) and not known.speaks_of(other, lone.symbols[0]):
+                known.joined[lone.symbols[0]] = other
                 return other
         raise Unsupported(Reason.UNKNOWN_DIM, f"{what}: dims {a} and {b} are not known to be equal")
 
-    def require(self, small: Dim, large: Dim, what: str) -> None:
+    def require(self, small: Dim, large: Dim, what: str, *, or_error: bool = False) -> None:
         """Assumes `small <= large`: checked here where both are static, else by a guard.
+
+        or_error: whether TensorFlow raises where it does not hold: then it is true of every run that comes to an end.
 
         Raises:
           Unsupported: where it is known to be false.
         """
+        del or_error
         small, large = self.canonical(small), self.canonical(large)
-        if small == large:
+        if self._symbols.is_at_most(small, large):
             return
-        if small.symbols == large.symbols:  # 2*B <= 3*B, and static dims
+        if small.symbols == large.symbols:  # 3*B <= 2*B, and static dims
             if small.coefficient > large.coefficient:
                 raise Unsupported(Reason.UNKNOWN_DIM, f"{what}: {small} is more than {large}")
             return
@@ -280,7 +288,8 @@ class BodyBuilder:
         if left is None or right is None or not right.is_static or right.coefficient == 0:
             return None
         missing = right.coefficient // math.gcd(left.coefficient, right.coefficient)
-        symbol = next((s for s in left.symbols if left.symbols.count(s) == 1), None)
+        alone = (s for s in left.symbols if left.symbols.count(s) == 1 and not self._symbols.follows(s))
+        symbol = next(alone, None)
         if symbol is None:
             return None
         self.join(Dim.symbol(symbol), Dim(missing, (f"{symbol}_{missing}",)), "a reshape")
@@ -434,21 +443,17 @@ class BodyBuilder:
             return value
         return self._add(Slice(tuple(begin), steps), (value,), TensorType(self.dtype(value), sizes))
 
-    def windows(self, value: int, axis: int, count: int, size: int, step: int = 1, dilation: int = 1) -> int:
+    def windows(self, value: int, axis: int, count: Dim, size: int, step: int = 1, dilation: int = 1) -> int:
         """`count` windows along `axis`, one every `step` elements, each of every `dilation`-th of them, `size` in all.
 
         In place of the axis there are two: windows, and the elements of each.
         """
         shape = self.shape(value)
-        result = (*shape[:axis], Dim(count), Dim(size), *shape[axis + 1 :])
+        result = (*shape[:axis], count, Dim(size), *shape[axis + 1 :])
         return self._add(Windows(axis, step, dilation), (value,), TensorType(self.dtype(value), result))
 
     def concat(self, values: Sequence[int], axis: int) -> int:
-        """The values one behind another along `axis`; they have one rank, and join each other's other dims.
-
-        Raises:
-          Unsupported: where the extent along `axis` is no product of dims.
-        """
+        """The values one behind another along `axis`; they have one rank, and join each other's other dims."""
         dims = list(self.shape(values[0]))
         for value in values[1:]:
             shape = self.shape(value)
@@ -460,10 +465,7 @@ class BodyBuilder:
         values = [v for v in values if self.shape(v)[axis] != Dim(0)] or values[:1]
         if len(values) == 1:
             return values[0]
-        terms = terms_of(self.shape(v)[axis] for v in values)
-        if len(terms) != 1:
-            raise Unsupported(Reason.UNKNOWN_DIM, f"a concatenation of {' + '.join(map(str, terms))} along an axis")
-        dims[axis] = terms[0]
+        dims[axis] = self.derived([self.shape(v)[axis] for v in values])
         return self._add(Concat(axis), tuple(values), TensorType(self.dtype(values[0]), tuple(dims)))
 
     def reduce(self, function: str, value: int, axes: Sequence[int], keep_dims: bool = False) -> int:
@@ -527,7 +529,17 @@ class BodyBuilder:
         for small, large in assumed:  # again, now that all dims are joined
             self.require(small, large, "an assumption about dims")
         indices = dict.fromkeys(replace(w, below=self.canonical(w.below)) for w in self._indices)
-        return Body(tuple(steps), inputs, tuple(index_of[v] for v in outputs), tuple(self._requires), tuple(indices))
+        types = [*(s.type for s in steps), *(t for t in inputs if t is not None)]
+        dims = [d for t in types for d in t.dims] + [s.op.dim for s in steps if isinstance(s.op, Extent)]
+        dims += [d for pair in self._requires for d in pair] + [w.below for w in indices]
+        return Body(
+            tuple(steps),
+            inputs,
+            tuple(index_of[v] for v in outputs),
+            tuple(self._requires),
+            tuple(indices),
+            self._symbols.derivations_of(dims),
+        )
 
     def _bound(self, op: Op, dtype: DType) -> Op:
         """`op` with joined dims under one name; an extent that became known is a constant."""

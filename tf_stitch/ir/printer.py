@@ -29,6 +29,7 @@ def print_body(body: Body) -> str:
     left = [f"%{index} = {_right_hand(step)}" for index, step in enumerate(body.steps)]
     width = max(map(len, left), default=0)
     lines = [f"{text:<{width}} : {step.type}" for text, step in zip(left, body.steps, strict=True)]
+    lines += [f"{name} = {derivation}" for name, derivation in body.derivations if name != str(derivation)]
     lines += [f"require {small} <= {large}" for small, large in body.requires]
     lines += [f"require {within}" for within in body.indices]
     lines.append(f"return {_names(body.outputs)}")

@@ -19,7 +19,8 @@ from tf_stitch.ir.body import (
     Transpose,
     Windows,
 )
-from tf_stitch.ir.types import INTEGERS, NUMBERS, ONE, Dim, DType, product, terms_of
+from tf_stitch.ir.symbols import Symbols
+from tf_stitch.ir.types import INTEGERS, NUMBERS, ONE, Dim, DType, product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,17 +50,28 @@ def verify_body(body: Body, functions: Mapping[str, Any], reducers: Mapping[str,
         type_ = body.inputs[within.input]
         _check(type_ is not None and type_.dtype in INTEGERS, f"{within}: an input of integers")
         _check(0 <= within.first < within.step, f"{within}: the first is one of the first `step`")
+    _verify_derivations(body)
     users = body.users()
     dead = [i for i in range(len(body.steps)) if not users[i] and i not in body.outputs]
     _check(not dead, f"steps {dead} are neither read nor returned")
 
 
 def unbound_symbols(body: Body) -> frozenset[str]:
-    """Symbols of the body's dims that no input has: they cannot be computed when the kernel is called."""
+    """Symbols of the body's dims that follow from no input's: they cannot be computed when the kernel is called."""
     used = {s for step in body.steps for d in step.type.dims for s in d.symbols}
     used |= {s for step in body.steps if isinstance(step.op, Extent) for s in step.op.dim.symbols}
     bound = {s for type_ in body.inputs if type_ is not None for d in type_.dims for s in d.symbols}
+    for name, derivation in body.derivations:
+        bound |= {name} if derivation.symbols <= bound else set[str]()
     return frozenset(used - bound)
+
+
+def _verify_derivations(body: Body) -> None:
+    names = [name for name, _ in body.derivations]
+    _check(len(set(names)) == len(names), "a symbol has one derivation")
+    for at, (name, derivation) in enumerate(body.derivations):
+        _check(derivation.divisor > 0, f"{name}: a divisor is positive")
+        _check(not derivation.symbols & set(names[at:]), f"{name}: what it follows from comes first")
 
 
 def _check(holds: bool, rule: str) -> None:
@@ -104,7 +116,7 @@ def _verify_step(body: Body, index: int, functions: Mapping[str, Any], reducers:
             _check(function in reducers, f"{function} is in the table of reducers")
             _verify_reduce(step, operands, axes, reducers[function])
         case Concat(axis):
-            _verify_concat(step, operands, axis)
+            _verify_concat(body, step, operands, axis)
         case Gather(axes):
             _verify_gather(body, step, axes)
         case Broadcast() | Reshape() | Transpose() | Slice() | Windows():
@@ -162,7 +174,7 @@ def _verify_gather(body: Body, step: Step, axes: tuple[int, ...]) -> None:
     _check(set(looked_up) <= {w.below for w in body.indices}, "indices are guarded")
 
 
-def _verify_concat(step: Step, operands: list[TensorType], axis: int) -> None:
+def _verify_concat(body: Body, step: Step, operands: list[TensorType], axis: int) -> None:
     _check(len(operands) > 1, "a concatenation reads several steps")
     _check(all(o.dtype is step.type.dtype for o in operands), "a concatenation keeps the dtype")
     dims = step.type.dims
@@ -170,7 +182,16 @@ def _verify_concat(step: Step, operands: list[TensorType], axis: int) -> None:
     _check(all(len(o.dims) == len(dims) for o in operands), "a concatenation keeps the rank")
     kept = all(o.dims[a] == d for o in operands for a, d in enumerate(dims) if a != axis)
     _check(kept, "a concatenation keeps the other dims")
-    _check(terms_of(o.dims[axis] for o in operands) == terms_of([dims[axis]]), "a concatenation is its operands long")
+    known = _symbols(body)
+    length = known.derived(o.dims[axis] for o in operands)
+    same = known.is_at_most(length, dims[axis]) and known.is_at_most(dims[axis], length)
+    _check(same, "a concatenation is its operands long")
+
+
+def _symbols(body: Body) -> Symbols:
+    known = Symbols()
+    known.derivations.update(body.derivations)
+    return known
 
 
 def _verify_movement(body: Body, step: Step, operand: TensorType) -> None:
@@ -193,17 +214,29 @@ def _verify_movement(body: Body, step: Step, operand: TensorType) -> None:
             _check(0 <= axis < len(have), "the axis is within the rank")
             _check(len(want) == len(have) + 1, "windows have one axis more")
             _check(want[:axis] + want[axis + 2 :] == have[:axis] + have[axis + 1 :], "windows keep the other dims")
-            _verify_windows(have[axis], want[axis], want[axis + 1], by, dilation)
+            _verify_windows(body, have[axis], want[axis], want[axis + 1], by, dilation)
         case _:
             raise BrokenInvariant("no movement")
 
 
-def _verify_windows(have: Dim, count: Dim, size: Dim, step: int, dilation: int) -> None:
+def _verify_windows(body: Body, have: Dim, count: Dim, size: Dim, step: int, dilation: int) -> None:
     """Every element of every window exists."""
-    _check(have.is_static and count.is_static and size.is_static, "the numbers of windows and of elements are known")
+    _check(size.is_static, "how many elements a window has is known")
     _check(step > 0 and dilation > 0, "windows move on")
-    last = (count.coefficient - 1) * step + (size.coefficient - 1) * dilation
-    _check(not count.coefficient or 0 <= last < have.coefficient, "no window runs over the end")
+    reach = (size.coefficient - 1) * dilation
+    inside = count == Dim(0) or (reach >= 0 and _fits(body, have, count, step, reach))
+    _check(inside, "no window runs over the end")
+
+
+def _fits(body: Body, have: Dim, count: Dim, step: int, reach: int) -> bool:
+    """Whether `have` elements are enough for `count`, one every `step`, and `reach` more behind the last.
+
+    By numbers; or since `count` is at most max(0, floor((have + step - 1 - reach) / step)): as many as are enough.
+    """
+    if have.is_static and count.is_static:
+        return (count.coefficient - 1) * step + reach < have.coefficient
+    known = _symbols(body)
+    return known.is_at_most(count, known.derived((have, Dim(step - 1 - reach)), step))
 
 
 def _verify_slice(body: Body, have: Dim, want: Dim, begin: int, step: int) -> None:
@@ -214,10 +247,12 @@ def _verify_slice(body: Body, have: Dim, want: Dim, begin: int, step: int) -> No
     if want == Dim(0):
         return
     if not want.is_static:
-        reach = Dim(want.coefficient * step, want.symbols)
-        inside = reach.symbols == have.symbols and reach.coefficient <= have.coefficient
-        _check(begin == 0 and step > 0, "a slice of a symbolic extent goes up from the beginning")
-        _check(inside or (reach, have) in body.requires, "a slice of a symbolic extent stays inside")
+        _check(step > 0, "a slice of a symbolic extent goes up")
+        known = _symbols(body)
+        needed = known.derived((Dim(want.coefficient * step, want.symbols), Dim(begin + 1 - step)))
+        enough = [have, *(small for small, large in body.requires if large == have)]
+        inside = any(known.is_at_most(needed, length) for length in enough)
+        _check(inside or _fits(body, have, want, step, begin), "a slice of a symbolic extent stays inside")
         return
     last = begin + step * (want.coefficient - 1)
     needed = Dim(max(begin, last) + 1)

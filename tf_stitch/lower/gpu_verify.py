@@ -323,7 +323,7 @@ def _verify_limits(version: Version, target: GpuTarget) -> None:
     check(held >= variant.blocks > 0, f"a multiprocessor holds {held} blocks, and not {variant.blocks}")
     if variant.shared == Dim(0):
         return
-    for symbols in sampled_symbols([s.symbol for s in version.kernel.symbols]):
+    for symbols in sampled_symbols([s.symbol for s in version.kernel.symbols], version.kernel.derivations):
         if all(c.holds(symbols) for c in variant.conditions):
             bytes_ = static + evaluate(variant.shared, symbols)
             check(target.blocks_together(variant.threads, 32, bytes_) >= variant.blocks, f"{bytes_} bytes are too many")

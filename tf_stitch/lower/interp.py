@@ -21,6 +21,7 @@ from tf_stitch.lower.kernel import (
     Accumulate,
     Compute,
     Coordinate,
+    DerivedSymbol,
     ExtentOf,
     Literal,
     Load,
@@ -92,6 +93,9 @@ def bind(kernel: Kernel, inputs: Sequence[Array | None]) -> dict[str, int]:
             raise GuardFailed("the inputs have the ranks that were planned for")
     symbols: dict[str, int] = {}
     for source in kernel.symbols:
+        if isinstance(source, DerivedSymbol):
+            symbols[source.symbol] = source.derivation.evaluate(symbols)
+            continue
         divisor, extent = source.divisor.evaluate(symbols), _dim(inputs, source.input, source.axis)
         if divisor == 0 or extent % divisor:
             raise GuardFailed(f"dim {source.axis} of input {source.input} is a multiple of {source.divisor}")

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.body import Within
+from tf_stitch.ir.symbols import Derivation, Derivations
 from tf_stitch.ir.types import ONE, Dim, DType, TensorType
 
 _ZERO = Dim(0)
@@ -233,6 +234,14 @@ class SymbolSource:
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedSymbol:
+    """`symbol` is what `derivation` makes of symbols that come earlier."""
+
+    symbol: str
+    derivation: Derivation
+
+
+@dataclass(frozen=True, slots=True)
 class Guard:
     """Dim `axis` of input `input` must be `dim`; `text` says so in words."""
 
@@ -263,13 +272,17 @@ class Kernel:
     name: str
     inputs: tuple[TensorType | None, ...]
     outputs: tuple[TensorType, ...]
-    symbols: tuple[SymbolSource, ...]
+    symbols: tuple[SymbolSource | DerivedSymbol, ...]
     guards: tuple[Guard, ...]
     scratch: tuple[Buffer, ...]
     nests: tuple[Nest, ...]
     forwards: tuple[tuple[int, int], ...]
     bounds: tuple[Bound, ...] = ()
     indices: tuple[Within, ...] = ()
+
+    @property
+    def derivations(self) -> Derivations:
+        return tuple((s.symbol, s.derivation) for s in self.symbols if isinstance(s, DerivedSymbol))
 
     @property
     def traffic(self) -> Mapping[Dim, int]:

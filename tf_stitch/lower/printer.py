@@ -18,6 +18,7 @@ from tf_stitch.lower.kernel import (
     Accumulate,
     Compute,
     Coordinate,
+    DerivedSymbol,
     ExtentOf,
     Literal,
     Load,
@@ -41,6 +42,9 @@ def print_kernel(kernel: Kernel) -> str:
         lines.append(f"  input {number}: {type_ or 'for the fallback only'}")
     lines += [f"  output {number}: {type_}" for number, type_ in enumerate(kernel.outputs)]
     for source in kernel.symbols:
+        if isinstance(source, DerivedSymbol):
+            lines.append(f"  {source.symbol} = {source.derivation}")
+            continue
         divided = "" if source.divisor.is_one else f" / {source.divisor}"
         lines.append(f"  {source.symbol} = dim {source.axis} of input {source.input}{divided}")
     lines += [f"  guard: {assumed.text}" for assumed in (*kernel.guards, *kernel.bounds)]

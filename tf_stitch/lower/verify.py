@@ -30,12 +30,14 @@ from tf_stitch.lower.kernel import (
     Accumulate,
     Compute,
     Coordinate,
+    DerivedSymbol,
     ExtentOf,
     Literal,
     Load,
     Place,
     Reduced,
     Store,
+    SymbolSource,
     statements,
 )
 from tf_stitch.lower.products import products_of
@@ -72,7 +74,7 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
             _verify_schedule(kernel.nests[number], schedule)
             if schedule.streams:
                 _verify_streams(kernel.nests[number], loaded)
-    for symbols in sampled_symbols([s.symbol for s in kernel.symbols]):
+    for symbols in sampled_symbols([s.symbol for s in kernel.symbols], kernel.derivations):
         if any(b.small.evaluate(symbols) > b.large.evaluate(symbols) for b in kernel.bounds):
             continue
         with naming(f"with {symbols}" if symbols else "without symbols"):
@@ -89,6 +91,10 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
 def _verify_symbols(kernel: Kernel) -> None:
     known: set[str] = set()
     for source in kernel.symbols:
+        if isinstance(source, DerivedSymbol):
+            check(source.derivation.symbols <= known, f"{source}: what it follows from is known by then")
+            known.add(source.symbol)
+            continue
         type_ = kernel.inputs[source.input]
         check(type_ is not None and source.axis < len(type_.dims), f"{source}: the dim exists")
         assert type_ is not None
@@ -101,7 +107,7 @@ def _verify_symbols(kernel: Kernel) -> None:
         )
         known.add(source.symbol)
     guarded = {(g.input, g.axis): g.dim for g in kernel.guards}
-    defining = {(s.input, s.axis) for s in kernel.symbols if s.divisor.is_one}
+    defining = {(s.input, s.axis) for s in kernel.symbols if isinstance(s, SymbolSource) and s.divisor.is_one}
     for number, type_ in enumerate(kernel.inputs):
         for axis, dim in enumerate(type_.dims if type_ else ()):
             check(set(dim.symbols) <= known, f"input {number}: symbols {dim.symbols} are computed")

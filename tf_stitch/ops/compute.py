@@ -2,7 +2,7 @@
 
 A rule gives the type of each output from those of the operands, as TensorFlow's shape functions do, but with
 symbols: `MatMul` of `f32[B, 768]` and `f32[768, 3072]` is `f32[B, 3072]`. None stands for an output that has
-a dim which is no product of known dims (`ceil(H / 2)`): the importer then takes what the graph declares.
+a dim which does not follow from known ones: the importer then takes what the graph declares.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.types import Dim, DType, TensorType
-from tf_stitch.ops.extents import dim_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,25 +18,27 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tf_stitch.ir.graph import Node
+    from tf_stitch.ir.symbols import Symbols
     from tf_stitch.ir.types import Shape
 
     Constants = Sequence[np.ndarray[Any, Any] | None]
     Extents = Sequence[tuple[Dim, ...] | None]
-    Rule = Callable[[Node, tuple[TensorType, ...], Constants, Extents], tuple[TensorType | None, ...]]
+    Rule = Callable[[Node, tuple[TensorType, ...], Constants, Extents, Symbols], tuple[TensorType | None, ...]]
 
 
 class _Underivable(Exception):
-    """A dim of the result is no product of known dims, or a rank is not known."""
+    """A dim of the result does not follow from known ones, or a rank is not known."""
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of a node and its operands."""
+    """What is known of a node and its operands; `symbols` derives dims from others."""
 
     node: Node
     types: Sequence[TensorType]
     constants: Constants
     extents: Extents
+    symbols: Symbols
 
     def attribute(self, name: str, default: Any) -> Any:
         return self.node.attributes.get(name, default)
@@ -74,9 +75,9 @@ def _typed(shape: Callable[[_Facts], Shape], dtype: Callable[[_Facts], DType] | 
     """The rule of an op of one output, from one for its shape; its dtype is that of the first operand."""
 
     def rule(
-        node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
+        node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents, symbols: Symbols
     ) -> tuple[TensorType | None, ...]:
-        facts = _Facts(node, types, constants, extents)
+        facts = _Facts(node, types, constants, extents, symbols)
         try:
             return (TensorType(dtype(facts) if dtype else types[0].dtype, shape(facts)),)
         except (_Underivable, IndexError, ValueError):  # the last two: of a node that cannot run
@@ -157,28 +158,14 @@ def _windows(x: _Facts, shape: Shape, sizes: Mapping[int, Dim]) -> list[Dim]:
     for axis, size in sizes.items():
         extent, stride = shape[axis], strides[axis]
         if padding == "SAME":
-            result[axis] = _ceiling(extent, stride)
+            result[axis] = x.symbols.derived((extent, Dim(stride - 1)), stride)
             continue
         if not size.is_static:
             raise _Underivable
         around = explicit[2 * axis] + explicit[2 * axis + 1] if padding == "EXPLICIT" else 0
         missing = (size.coefficient - 1) * dilations[axis] - around  # how many fewer windows than elements
-        if extent.is_static:
-            result[axis] = Dim(max(0, -(-(extent.coefficient - missing) // stride)))
-        elif missing == 0:
-            result[axis] = _ceiling(extent, stride)
-        else:
-            raise _Underivable
+        result[axis] = x.symbols.derived((extent, Dim(stride - 1 - missing)), stride)
     return result
-
-
-def _ceiling(extent: Dim, stride: int) -> Dim:
-    if extent.is_static:
-        return Dim(-(-extent.coefficient // stride))
-    quotient = extent.divided_by(Dim(stride))
-    if quotient is None:
-        raise _Underivable
-    return quotient
 
 
 def _conv(x: _Facts) -> Shape:
@@ -236,10 +223,7 @@ def _concat(x: _Facts) -> Shape:
     axis = x.axis(last, len(result))
     for index in range(1, last):
         for a, dim in enumerate(x.shape(index)):
-            total = dim_sum(result[a], dim) if a == axis else _merged(result[a], dim)
-            if total is None:
-                raise _Underivable
-            result[a] = total
+            result[a] = x.symbols.derived((result[a], dim)) if a == axis else _merged(result[a], dim)
     return tuple(result)
 
 
@@ -253,11 +237,7 @@ def _pack(x: _Facts) -> Shape:
 
 def _pad(x: _Facts) -> Shape:
     around = x.integers(1)
-    padded = [dim_sum(d, Dim(around[2 * a] + around[2 * a + 1])) for a, d in enumerate(x.shape(0))]
-    known = tuple(d for d in padded if d is not None)
-    if len(known) != len(padded):
-        raise _Underivable
-    return known
+    return tuple(x.symbols.derived((d, Dim(around[2 * a] + around[2 * a + 1]))) for a, d in enumerate(x.shape(0)))
 
 
 def _one_hot(x: _Facts) -> Shape:
@@ -316,10 +296,10 @@ def _f32(_: _Facts) -> DType:
 
 
 def _cross_entropy(
-    node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents
+    node: Node, types: tuple[TensorType, ...], constants: Constants, extents: Extents, symbols: Symbols
 ) -> tuple[TensorType | None, ...]:
     """The loss of each row, and the gradient of the logits."""
-    del node, constants, extents
+    del node, constants, extents, symbols
     logits = types[0]
     if logits.rank != 2:
         return None, None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.errors import Reason
-from tf_stitch.ir.types import ONE, product
+from tf_stitch.ir.types import ONE, Dim, product
 from tf_stitch.ops.composite import channels_first
 from tf_stitch.ops.opdef import Operands
 from tf_stitch.ops.padding import padded
@@ -44,35 +44,41 @@ def _windows(b: BodyBuilder, x: Operands) -> int:
     """The windows of an image [n, h, w, c] that meet the filter: [n, i, u, j, v, c].
 
     Raises:
-      Unsupported: where the image's height and width, or the filter's, are not known.
+      Unsupported: where the filter's height and width are not known, or where what is around the image depends on
+        whether it is even.
     """
     image, sizes = b.shape(x[0]), b.shape(x[1])[:2]
-    if not all(d.is_static for d in (*image[1:3], *sizes)):
-        raise x.unsupported("height and width have to be known", Reason.UNKNOWN_DIM)
+    if not all(d.is_static for d in sizes):
+        raise x.unsupported("a filter of unknown size", Reason.UNKNOWN_DIM)
     strides, dilations = _listed(x, "strides"), _listed(x, "dilations")
     explicit = [int(n) for n in x.attribute("explicit_paddings", ())] or [0] * 8
-    counts: list[int] = []
     around = [(0, 0)] * 4
-    for axis, size in zip((1, 2), sizes, strict=True):
-        extent, reach = image[axis].coefficient, (size.coefficient - 1) * dilations[axis] + 1
+    reach = [0, *((size.coefficient - 1) * dilations[axis] + 1 for axis, size in zip((1, 2), sizes, strict=True))]
+    for axis in (1, 2):
         match str(x.attribute("padding", "VALID")):
             case "SAME":
-                count = -(-extent // strides[axis])
-                missing = max((count - 1) * strides[axis] + reach - extent, 0)
+                missing = _missing(x, image[axis], reach[axis], strides[axis])
                 around[axis] = missing // 2, missing - missing // 2
             case "EXPLICIT":
                 around[axis] = explicit[2 * axis], explicit[2 * axis + 1]
-                count = (extent + sum(around[axis]) - reach) // strides[axis] + 1
             case _:
-                count = (extent - reach) // strides[axis] + 1
-        counts.append(count)
-    if min(counts) < 1:
-        raise x.unsupported("an image smaller than the filter")
+                pass
     found = padded(b, x[0], around)
     for axis in (2, 1):  # the later one first: axes in front stay where they are
-        size = sizes[axis - 1].coefficient
-        found = b.windows(found, axis, counts[axis - 1], size, strides[axis], dilations[axis])
+        extent, step = b.shape(found)[axis], strides[axis]
+        b.require(Dim(reach[axis]), extent, "an image and its filter", or_error=True)
+        count = b.derived((extent, Dim(step - reach[axis])), step)
+        found = b.windows(found, axis, count, sizes[axis - 1].coefficient, step, dilations[axis])
     return found
+
+
+def _missing(x: Operands, extent: Dim, reach: int, step: int) -> int:
+    """How many elements an axis lacks for a window of `reach` to begin at every `step`-th of its own."""
+    if step == 1:
+        return reach - 1
+    if not extent.is_static:
+        raise x.unsupported(f"SAME with a stride of {step} along {extent}", Reason.UNKNOWN_DIM)
+    return max((-(-extent.coefficient // step) - 1) * step + reach - extent.coefficient, 0)
 
 
 def _convolution(b: BodyBuilder, x: Operands) -> int:
@@ -117,11 +123,11 @@ define_product(
     "Conv2D",
     _convolution,
     (*_samples(("SAME", 1, 1), ("VALID", 1, 1), ("SAME", 2, 1), ("VALID", 1, 2)), _EXPLICIT),
-    "NHWC, of images and filters of known height and width",
+    "NHWC, of filters of known height and width",
 )
 define_product(
     "DepthwiseConv2dNative",
     _depthwise,
     _samples(("SAME", 1, 1), ("VALID", 1, 1), ("SAME", 2, 1)),
-    "NHWC, one filter a channel, of images and filters of known height and width",
+    "NHWC, one filter a channel, of filters of known height and width",
 )

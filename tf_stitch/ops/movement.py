@@ -176,7 +176,7 @@ def _index(b: BodyBuilder, x: Operands, position: int, extent: Dim) -> int:
         index += extent.coefficient
     if index < 0:
         raise x.unsupported("an index out of range")
-    b.require(Dim(index + 1), extent, "StridedSlice")
+    b.require(Dim(index + 1), extent, "StridedSlice", or_error=True)
     return index
 
 
@@ -194,16 +194,12 @@ def _span(b: BodyBuilder, x: Operands, span: Span, step: int, extent: Dim) -> tu
         )
         return first, Dim(size)
     first = begin or Dim(0)
-    end = extent if end is None else end
-    if not first.is_static or first.coefficient < 0 or end.coefficient < 0 or step < 0:
+    if not first.is_static or first.coefficient < 0 or step < 0:
         raise x.unsupported("a slice from the end of an axis of unknown extent", Reason.UNKNOWN_DIM)
-    b.require(end, extent, "StridedSlice")
-    if end.is_static:  # e.g. 2:5 of an axis of at least 5
-        return first.coefficient, Dim(len(range(first.coefficient, end.coefficient, step)))
-    size = end.divided_by(Dim(step))
-    if first.coefficient or size is None:
-        raise x.unsupported("an extent that is no product of dims", Reason.UNKNOWN_DIM)
-    return 0, size
+    whole = [extent] if end is None else [extent, end] if end.coefficient < 0 else [end]  # -1 is one before the end
+    if end is not None and end.coefficient >= 0:
+        b.require(end, extent, "StridedSlice")
+    return first.coefficient, b.derived((*whole, Dim(step - 1 - first.coefficient)), step)
 
 
 def _slice(b: BodyBuilder, x: Operands) -> int:
@@ -215,11 +211,10 @@ def _slice(b: BodyBuilder, x: Operands) -> int:
         raise x.unsupported("begin and size do not fit the operand")
     for axis, (extent, begin) in enumerate(zip(shape, begins, strict=True)):
         if sizes[axis] == UNKNOWN:
-            sizes[axis] = extent if begin == 0 else _less(x, extent, begin)
-        elif begin == 0:
-            b.require(sizes[axis], extent, "Slice")
+            sizes[axis] = b.derived((extent, Dim(-begin)))
+            b.require(Dim(begin), extent, "Slice", or_error=True)
         else:
-            b.require(Dim(_static(x, sizes[axis]) + begin), extent, "Slice")
+            b.require(b.derived((sizes[axis], Dim(begin))), extent, "Slice", or_error=True)
     return b.slice(x[0], begins, tuple(sizes))
 
 
@@ -241,13 +236,6 @@ def _static(x: Operands, dim: Dim) -> int:
     if not dim.is_static:
         raise x.unsupported(f"{dim} has to be known", Reason.UNKNOWN_DIM)
     return dim.coefficient
-
-
-def _less(x: Operands, extent: Dim, begin: int) -> Dim:
-    size = _static(x, extent) - begin
-    if size < 0:
-        raise x.unsupported("a slice that begins behind its axis")
-    return Dim(size)
 
 
 def _pieces(b: BodyBuilder, value: int, axis: int, sizes: Sequence[int]) -> list[int]:

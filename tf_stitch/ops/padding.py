@@ -19,11 +19,7 @@ Around = Sequence[tuple[int, int]]  # elements before and behind, for each axis
 
 
 def padded(b: BodyBuilder, value: int, around: Around, fill: int | None = None) -> int:
-    """`value` with `fill`, a scalar, around it: zero where none is given.
-
-    Raises:
-      Unsupported: along an axis whose padded extent is no product of dims.
-    """
+    """`value` with `fill`, a scalar, around it: zero where none is given."""
     fill = b.constant(0, b.dtype(value)) if fill is None else fill
     for axis, ends in enumerate(around):
         shape = b.shape(value)
@@ -71,9 +67,7 @@ def _mirror_pad(b: BodyBuilder, x: Operands) -> int:
 
 
 define_op(
-    OpDef(
-        ("Pad", "PadV2"), Kind.MOVEMENT, _pad, static=(1,), gathers=True, dtypes=ALL, notes="along dims that are known"
-    ),
+    OpDef(("Pad", "PadV2"), Kind.MOVEMENT, _pad, static=(1,), gathers=True, dtypes=ALL),
     OpDef(
         ("MirrorPad",),
         Kind.MOVEMENT,

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.body import Body, Elementwise, Extent, Input, Step
-from tf_stitch.ir.types import Dim, TensorType
+from tf_stitch.ir.symbols import Derivation
+from tf_stitch.ir.types import Dim, TensorType, terms_of
 
 # Equal to the last bit in either order. `max` and `min` are not: of two zeros they take the second.
 _COMMUTATIVE = frozenset(("add", "mul", "equal", "not_equal", "logical_and", "logical_or"))
@@ -150,6 +151,9 @@ def canonical_symbols(body: Body) -> Body:
         for dim in type_.dims:
             for symbol in dim.symbols:
                 names.setdefault(symbol, f"d{len(names)}")
+    for symbol, derivation in reversed(body.derivations):
+        for other in sorted(derivation.symbols) if symbol in names else ():
+            names.setdefault(other, f"d{len(names)}")
     if not names and not body.requires:
         return body
 
@@ -171,4 +175,9 @@ def canonical_symbols(body: Body) -> Body:
         if all(s in names for s in small.symbols + large.symbols)
     )
     indices = tuple(replace(w, below=dim_of(w.below)) for w in body.indices)
-    return replace(body, steps=steps, inputs=inputs, requires=requires, indices=indices)
+    derivations = tuple(
+        (names[symbol], Derivation(terms_of(map(dim_of, d.terms)), d.divisor))
+        for symbol, d in body.derivations
+        if symbol in names
+    )
+    return replace(body, steps=steps, inputs=inputs, requires=requires, indices=indices, derivations=derivations)

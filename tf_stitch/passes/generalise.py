@@ -48,7 +48,7 @@ def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterato
             general = expand(graph, names, found.outputs, types)
         except Unsupported:
             continue
-        if not _stayed_open(found, general, types):
+        if len(general.body.derivations) > len(found.body.derivations) or not _stayed_open(found, general, types):
             continue
         widths = {
             d for t in general.body.inputs if t is not None for d in t.dims if d.coefficient == _UNIT and d.symbols

@@ -35,6 +35,7 @@ from tf_stitch.ir.body import (
     Transpose,
     Windows,
 )
+from tf_stitch.ir.symbols import completed
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.plan.pieces import pieces_of, read_steps, stored_steps
 from tf_stitch.plan.plan import Scheme
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from tf_stitch.ir.body import Body
+    from tf_stitch.ir.symbols import Derivations
     from tf_stitch.ir.types import Dim
     from tf_stitch.plan.indexing import IndexMap
     from tf_stitch.plan.plan import Group, Instance, StitchPlan
@@ -63,13 +65,13 @@ def verify_plan(plan: StitchPlan) -> None:
     """
     _verify_stores(plan)
     _verify_schemes(plan)
-    for symbols in sampled_symbols(symbols_of(plan.body)):
+    for symbols in sampled_symbols(symbols_of(plan.body), plan.body.derivations):
         for whole in dict.fromkeys((*plan.body.outputs, *plan.scratch)):
             _verify_pieces(plan.body, whole, symbols)
     for number, group in enumerate(plan.groups):
         with naming(f"group {number}"):
             _verify_group(plan, number)
-            for symbols in sampled_symbols(symbols_of(plan.body)):
+            for symbols in sampled_symbols(symbols_of(plan.body), plan.body.derivations):
                 if _holds(plan.body, symbols):
                     _Sample(plan.body, group, symbols).verify()
 
@@ -92,17 +94,21 @@ def symbols_of(body: Body) -> list[str]:
     dims = [d for type_ in body.inputs if type_ is not None for d in type_.dims]
     dims += [d for step in body.steps for d in step.type.dims]
     dims += [step.op.dim for step in body.steps if isinstance(step.op, Extent)]
+    dims += [term for _, derivation in body.derivations for term in derivation.terms]
     return list(dict.fromkeys(s for d in dims for s in d.symbols))
 
 
-def sampled_symbols(names: list[str]) -> Iterator[dict[str, int]]:
-    """Values of the symbols to try: all 1, one of them 0, and small ones that differ."""
-    yield dict.fromkeys(names, 1)
+def sampled_symbols(names: list[str], derivations: Derivations = ()) -> Iterator[dict[str, int]]:
+    """Values of the symbols to try: all 1, one of them 0, and small ones that differ. What is derived follows."""
+    derived = dict(derivations)
+    names = [name for name in names if name not in derived]
+    yield completed(dict.fromkeys(names, 1), derivations)
     if not names:
         return
     for shift in range(2):
-        yield {name: _SIZES[(i + shift + 1) % len(_SIZES)] for i, name in enumerate(names)}
-    yield {name: 0 if i == len(names) - 1 else 3 for i, name in enumerate(names)}
+        sizes = {name: _SIZES[(i + shift + 1) % len(_SIZES)] for i, name in enumerate(names)}
+        yield completed(sizes, derivations)
+    yield completed({name: 0 if i == len(names) - 1 else 3 for i, name in enumerate(names)}, derivations)
 
 
 def check(holds: bool | np.bool_, rule: str) -> None:

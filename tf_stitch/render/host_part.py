@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.lower.kernel import Kernel
+from tf_stitch.lower.kernel import DerivedSymbol, Kernel
 from tf_stitch.render.c_family import STORAGE, dim
 
 
@@ -14,6 +14,11 @@ def shape(kernel: Kernel) -> list[str]:
     if ranks:
         lines.append(f"  if ({' || '.join(ranks)}) return 1;")
     for number, s in enumerate(kernel.symbols):
+        if isinstance(s, DerivedSymbol):
+            whole = " + ".join(map(dim, s.derivation.terms))
+            by = "" if s.derivation.divisor == 1 else f" / {s.derivation.divisor}"
+            lines.append(f"  const i64 {s.symbol} = symbols[{number}] = {whole} > 0 ? ({whole}){by} : 0;")
+            continue
         value = f"inputs[{s.input}].dims[{s.axis}]"
         if not s.divisor.is_one:
             divisor = dim(s.divisor)

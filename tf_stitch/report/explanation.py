@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.body import Broadcast, Constant, Elementwise, Extent, Input, Reshape
 from tf_stitch.ir.printer import print_body
+from tf_stitch.ir.symbols import completed
+from tf_stitch.ir.types import terms_of
 from tf_stitch.lower.gpu_cost import gpu_cost
+from tf_stitch.lower.kernel import DerivedSymbol, SymbolSource
 from tf_stitch.ops import FUNCTIONS, Cost
 from tf_stitch.plan import cost
 from tf_stitch.plan.pieces import stored_steps
@@ -32,8 +35,7 @@ if TYPE_CHECKING:
     from tf_stitch.config import Config
     from tf_stitch.ir.body import Body
     from tf_stitch.ir.graph import Graph, Value
-    from tf_stitch.ir.types import Dim
-    from tf_stitch.lower.kernel import Kernel, SymbolSource
+    from tf_stitch.lower.kernel import Kernel
     from tf_stitch.pipeline import Stitched, StitchedCluster
     from tf_stitch.plan.plan import Group, StitchPlan
     from tf_stitch.report.sizes import Sizes
@@ -112,7 +114,8 @@ class ExplainedCluster:
     """What became one StitchOp.
 
     nodes, inputs, outputs: (name, op) and (value, type) pairs.
-    symbols: what each unknown dim is, in words; guards: what is assumed of them, and checked at each call.
+    symbols: what each unknown dim is, in words; unknown: those that follow from no others.
+    guards: what is assumed of them, and checked at each call.
     open: dims that are known here, and that the kernel takes as they come.
     bytes_before, bytes_after: moved apart and stitched, an unknown dim counting as 1; the texts have them in.
     launches_before: nodes that move anything; stitched, all of them are one launch.
@@ -126,6 +129,7 @@ class ExplainedCluster:
     inputs: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, str], ...]
     symbols: dict[str, str]
+    unknown: tuple[str, ...]
     open: tuple[str, ...]
     guards: tuple[str, ...]
     groups: tuple[ExplainedGroup, ...]
@@ -289,6 +293,7 @@ def _cluster(
     known = known_sizes(graph, kernel, found.inputs)
     before, after = cost.apart(found.body).given(known), cost.stitched(made.plan).given(known)
     plan = replace(made.plan, body=sized(made.plan.body, known))
+    counted = _counted(kernel, known)
     return ExplainedCluster(
         name=found.name,
         kernel=made.kernel.name,
@@ -301,20 +306,21 @@ def _cluster(
             (str(v), str(plan.body.steps[s].type)) for v, s in zip(found.outputs, plan.body.outputs, strict=True)
         ),
         symbols={
-            s.symbol: _meaning(s, found.inputs, s.divisor.given(known)) for s in kernel.symbols if s.symbol not in known
+            s.symbol: _meaning(s, found.inputs, known) for s in kernel.symbols if s.symbol not in known
         },
+        unknown=tuple(s.symbol for s in kernel.symbols if s.symbol not in known and isinstance(s, SymbolSource)),
         open=tuple(
-            f"{_meaning(s, found.inputs, s.divisor)}, {known[s.symbol]} here"
+            f"{_meaning(s, found.inputs, {})}, {known[s.symbol]} here"
             for s in kernel.symbols
-            if s.symbol in known
+            if s.symbol in known and isinstance(s, SymbolSource)
         ),
         guards=_assumptions(graph, kernel, found.inputs, known),
         groups=tuple(_group(plan.body, g, known) for g in plan.groups),
         steps=_steps(plan, found.inputs),
         output_steps=plan.body.outputs,
         scratch=plan.scratch,
-        bytes_before=before.at(),
-        bytes_after=after.at(),
+        bytes_before=before.at(counted),
+        bytes_after=after.at(counted),
         bytes_before_text=str(before),
         bytes_after_text=str(after),
         launches_before=len(cost.by_node(found.body)),
@@ -325,16 +331,25 @@ def _cluster(
     )
 
 
+def _counted(kernel: Kernel, known: Sizes) -> Sizes:
+    """What each symbol counts as where one number is wanted."""
+    unknown = {s.symbol: cost.UNKNOWN_DIM for s in kernel.symbols if isinstance(s, SymbolSource)}
+    return completed(unknown | known, kernel.derivations)
+
+
 def _launches(made: StitchedCluster, known: Sizes) -> tuple[ExplainedLaunch, ...]:
-    symbols = {s.symbol: known.get(s.symbol, cost.UNKNOWN_DIM) for s in made.kernel.symbols}
-    costs = [gpu_cost(schedules, target, symbols) for target, schedules in made.gpus]
+    costs = [gpu_cost(schedules, target, _counted(made.kernel, known)) for target, schedules in made.gpus]
     return tuple(
         ExplainedLaunch(c.arch, c.entry, c.threads, c.blocks, c.occupancy, c.bytes, c.barriers, c.ns / 1000)
         for c in costs
     )
 
 
-def _meaning(source: SymbolSource, inputs: Sequence[Value], divisor: Dim) -> str:
+def _meaning(source: SymbolSource | DerivedSymbol, inputs: Sequence[Value], known: Sizes) -> str:
+    if isinstance(source, DerivedSymbol):
+        terms = terms_of(term.given(known) for term in source.derivation.terms)
+        return str(replace(source.derivation, terms=terms))
+    divisor = source.divisor.given(known)
     divided = "" if divisor.is_one else f" / {divisor}"
     return f"dim {source.axis} of {inputs[source.input].node}{divided}"
 

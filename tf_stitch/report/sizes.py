@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tf_stitch.ir.body import Extent
+from tf_stitch.ir.symbols import completed
+from tf_stitch.lower.kernel import DerivedSymbol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +28,9 @@ def known_sizes(graph: Graph, kernel: Kernel, inputs: Sequence[Value]) -> Sizes:
     """The symbols of a kernel that the graph has numbers for."""
     sizes: Sizes = {}
     for source in kernel.symbols:
+        if isinstance(source, DerivedSymbol):
+            sizes = completed(sizes, ((source.symbol, source.derivation),))
+            continue
         shape = graph.type_of(inputs[source.input]).shape
         divisor = source.divisor.given(sizes)
         if shape is None or not (shape[source.axis].is_static and divisor.is_static):

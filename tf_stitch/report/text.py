@@ -117,7 +117,7 @@ def _cluster(cluster: ExplainedCluster, others: Sequence[str]) -> Iterator[str]:
         yield from _paragraph(f"{'open':<8} {opened}", "  ", "           ")
     for guard in cluster.guards:
         yield from _paragraph(f"{'assumes':<8} {guard}", "  ", "           ")
-    assumed = f" (for {', '.join(f'{s} = 1' for s in cluster.symbols)})" if cluster.symbols else ""
+    assumed = f" (for {', '.join(f'{s} = 1' for s in cluster.unknown)})" if cluster.symbols else ""
     moved = f"{human_bytes(cluster.bytes_before)} → {human_bytes(cluster.bytes_after)}{assumed}"
     yield from _paragraph(f"{'moves':<8} {moved}", "  ", "           ")
     for text_ in (f"apart {cluster.bytes_before_text}", f"stitched {cluster.bytes_after_text}"):

@@ -30,6 +30,7 @@ from tf_stitch.ir.body import (
     Windows,
     converted,
 )
+from tf_stitch.ir.symbols import completed
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def evaluate(
     Raises:
       GuardFailed: where an input does not fit its type, or a requirement does not hold.
     """
+    symbols = completed(symbols, body.derivations)
     for type_, array in zip(body.inputs, inputs, strict=True):
         if type_ is not None and (array is None or array.shape != _extents(type_.dims, symbols)):
             raise GuardFailed(f"an input of {type_} is {None if array is None else array.shape}")
@@ -101,7 +103,7 @@ def found_at(table: Array, indices: Sequence[Array]) -> Array:
 
 
 def symbols_of(body: Body, inputs: Sequence[Array | None]) -> dict[str, int]:
-    """The value of each symbol that is (a multiple of) a dim of an input."""
+    """The value of each symbol that is (a multiple of) a dim of an input, and of those that follow."""
     found: dict[str, int] = {}
     for type_, array in zip(body.inputs, inputs, strict=True):
         if type_ is None or array is None:
@@ -109,7 +111,7 @@ def symbols_of(body: Body, inputs: Sequence[Array | None]) -> dict[str, int]:
         for dim, extent in zip(type_.dims, array.shape, strict=True):
             if len(dim.symbols) == 1 and dim.coefficient:
                 found[dim.symbols[0]] = extent // dim.coefficient
-    return found
+    return completed(found, body.derivations)
 
 
 def _extents(dims: Sequence[Any], symbols: Mapping[str, int]) -> tuple[int, ...]:

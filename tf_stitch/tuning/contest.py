@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tf_stitch.ir.symbols import completed, sources_of
 from tf_stitch.ir.types import Dim, DType
+from tf_stitch.lower.kernel import DerivedSymbol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,6 +183,9 @@ def _kernel_numbers(
     sizes: dict[str, int] = {}
     free: set[str] = set()
     for source in kernel.symbols:
+        if isinstance(source, DerivedSymbol):
+            sizes[source.symbol] = source.derivation.evaluate(sizes)
+            continue
         shape = graph.type_of(cluster.inputs[source.input]).shape
         divisor = max(1, source.divisor.evaluate(sizes))
         dim = Dim(OTHER if source.axis else BATCH) if shape is None else shape[source.axis]
@@ -191,8 +196,10 @@ def _kernel_numbers(
         broken = [b for b in kernel.bounds if b.small.evaluate(sizes) > b.large.evaluate(sizes)]
         if not broken:
             return sizes
-        for symbol in {s for bound in broken for s in bound.large.symbols} & free:
+        for symbol in sources_of((bound.large for bound in broken), kernel.derivations) & free:
             sizes[symbol] *= 2
+        derived = {name for name, _ in kernel.derivations}
+        sizes = completed({s: size for s, size in sizes.items() if s not in derived}, kernel.derivations)
     raise Unraceable("no sizes were found for which all that the kernel assumes holds")
 
 
