@@ -104,10 +104,10 @@ def much_follows() -> Body:
     return b.finish([smooth, gelu])
 
 
-def a_chain() -> Body:
+def a_chain(height: int = 6, width: int = 9) -> Body:
     """Five, one after another."""
     b = builder()
-    x = b.input(f32("B", 6, 9, 8))
+    x = b.input(f32("B", height, width, 8))
     for _ in range(5):
         x = b.apply("relu", convolved(b, x, b.input(f32(3, 3, 8, 8))))
     return b.finish([x])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.lower.building import compiled, lowered
 from tests.lower.columns import assert_right
-from tests.lower.test_convolutions import BODIES, builder, f32
+from tests.lower.test_convolutions import BODIES, a_chain, builder, f32
 from tf_stitch.ir.body import Body
 from tf_stitch.ir.types import Dim, DType
 from tf_stitch.lower.kernel import Buffer, Kernel, Load, Place, Store, statements
@@ -29,7 +29,7 @@ def needed(kernel: Kernel, launched: list[list[int]], buffer: Buffer) -> Iterato
 
 
 def test_a_chain_needs_the_memory_of_two_of_its_links() -> None:
-    kernel, _, memory = memory_of(BODIES["a_chain"])
+    kernel, _, memory = memory_of(a_chain(40, 40))
     assert len(kernel.scratch) == 5
     assert len(memory.bytes) == 2
 
@@ -61,7 +61,7 @@ def test_only_sizes_that_can_be_compared_share_a_place() -> None:
 
 def test_a_border_is_filled_along_with_its_image() -> None:
     """In a chain each image's border comes when it is needed: all at first, they would keep all memory taken."""
-    kernel, launched, _ = memory_of(BODIES["a_chain"])
+    kernel, launched, _ = memory_of(a_chain(40, 40))
     fills = [n for n, nest in enumerate(kernel.nests) if not any(isinstance(s, Load) for s in statements(nest))]
     assert fills
     for n in fills:

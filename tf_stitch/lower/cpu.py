@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.ir.types import ONE, Dim, DType
 from tf_stitch.lower.bundling import bundled, columns_of
+from tf_stitch.lower.chaining import chained
 from tf_stitch.lower.joining import joined
 from tf_stitch.lower.kernel import (
     Access,
@@ -87,6 +88,7 @@ class Schedule:
     one_block: no row is longer than a block, so there is no loop over blocks.
     bundle: DOWN, how many neighbouring columns are one row of the nest.
     joined: DOWN, its first sweep taking each block of rows as soon as the nest before is done with it.
+    chained: it follows the nest before row by row, in one parallel loop (`lower.chaining`).
     streams: what its sweeps store are streaming stores, in a call that moves more than the caches hold.
     """
 
@@ -98,7 +100,12 @@ class Schedule:
     one_block: bool = False
     bundle: int = 1
     joined: bool = False
+    chained: bool = False
     streams: bool = False
+
+
+PLAIN = frozenset({Driver.ROWS, Driver.BLOCKS, Driver.COLUMNS, Driver.PRODUCTS})
+"""Those whose nests are one parallel loop each."""
 
 
 def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[Kernel, tuple[Schedule, ...]]:
@@ -119,6 +126,8 @@ def schedule(kernel: Kernel, target: Target, *, adaptive: bool = True) -> tuple[
         rows = [s.driver in (Driver.ROWS, Driver.ROWS_OR_SPLIT) for s in schedules]
         together = joined(kernel.nests, rows, [s.driver is Driver.DOWN for s in schedules])
         schedules = [replace(s, joined=n in together) for n, s in enumerate(schedules)]
+        plain = [s.driver in PLAIN and n + 1 not in together for n, s in enumerate(schedules)]
+        schedules = list(chained(kernel, schedules, plain))
     if _may_be_large(kernel, target):
         read = {s.access.buffer for nest in kernel.nests for s in statements(nest) if isinstance(s, Load)}
         pairs = zip(schedules, kernel.nests, strict=True)

@@ -2,8 +2,10 @@
 
     100 columns, a few us each        ->    one loop over the rows of all of them: one wake-up of the threads, one join
 
-None of them waits for another, nor for a nest between them that is launched by itself: whatever one of them stores no
-other one reads. Neither does one store into the memory of an input that another one reads (Kernel.forwards). Several
+Or they are a chain, and follow each other in the tasks of one loop (`lower.chaining`).
+
+Else none of them waits for another, nor for a nest between them that is launched by itself: whatever one of them stores
+no other one reads. Neither does one store into the memory of an input that another one reads (Kernel.forwards). Several
 may store pieces of one output: no element is stored twice.
 """
 
@@ -11,28 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_stitch.lower.cpu import Driver, Schedule
+from tf_stitch.lower.cpu import PLAIN, Schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.nests import Memory, read_by, sources_of, stored_by
 
-PLAIN = frozenset(
-    {Driver.ROWS, Driver.BLOCKS, Driver.COLUMNS, Driver.PRODUCTS}
-)  # one parallel loop is all that they are
-
 
 def launches(kernel: Kernel, schedules: Sequence[Schedule]) -> list[list[int]]:
-    """The nests by number, those together that are launched together. One that is joined stands behind its rows."""
+    """The nests by number, those together that are launched together. One that is joined stands behind its rows, one
+    that is chained behind the one before.
+    """
     sources = sources_of(kernel)
     found: list[list[int]] = []
     taking: list[int] | None = None  # the last launch of more than one
     stored: set[Memory] = set()  # since it, by all
     read: set[Memory] = set()
     for number, (nest, schedule) in enumerate(zip(kernel.nests, schedules, strict=True)):
-        rows_of_next = number + 1 < len(schedules) and schedules[number + 1].joined
-        plain = schedule.driver in PLAIN and not rows_of_next
+        leads = number + 1 < len(schedules) and (schedules[number + 1].joined or schedules[number + 1].chained)
+        plain = schedule.driver in PLAIN and not leads
         stores, reads = stored_by(nest, sources), read_by(nest)
         waits = bool(stored & reads or read & stores)
-        if schedule.joined:
+        if schedule.joined or schedule.chained:
             found[-1].append(number)
         elif plain and taking is not None and not waits:
             taking.append(number)

@@ -127,17 +127,18 @@ def sources_of(kernel: Kernel) -> dict[int, set[int]]:
 
 def stored_by(nest: Nest, sources: Mapping[int, set[int]]) -> set[Memory]:
     """What a nest writes to, with inputs whose memory that may be."""
-    stores = {_memory(s.access) for s in accesses(nest) if isinstance(s, Store)}
+    stores = {memory_of(s.access) for s in accesses(nest) if isinstance(s, Store)}
     outputs = [index for place, index in stores if place is Place.OUTPUT]
     return stores | {(Place.INPUT, i) for o in outputs for i in sources.get(o, ())}
 
 
 def read_by(nest: Nest) -> set[Memory]:
-    loads = {_memory(s.access) for s in accesses(nest) if isinstance(s, Load)}
-    return loads | {_memory(r.source) for r in nest.repeats}
+    loads = {memory_of(s.access) for s in accesses(nest) if isinstance(s, Load)}
+    return loads | {memory_of(r.source) for r in nest.repeats}
 
 
-def _memory(access: Access) -> Memory:
+def memory_of(access: Access) -> Memory:
+    """What an access touches."""
     return access.buffer.place, access.buffer.index
 
 

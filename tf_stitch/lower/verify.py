@@ -25,6 +25,7 @@ import numpy as np
 from tf_stitch.ir.types import INTEGERS, ONE, DType, product
 from tf_stitch.ir.verify import BrokenInvariant
 from tf_stitch.lower.bundling import bundled, columns_of
+from tf_stitch.lower.chaining import rows_of, rows_of_unit
 from tf_stitch.lower.kernel import (
     Access,
     Accumulate,
@@ -40,6 +41,8 @@ from tf_stitch.lower.kernel import (
     SymbolSource,
     statements,
 )
+from tf_stitch.lower.launches import launches
+from tf_stitch.lower.nests import Memory, accesses, memory_of, sources_of
 from tf_stitch.lower.products import products_of
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.verify import check, naming, sampled_symbols
@@ -83,6 +86,9 @@ def verify_kernel(kernel: Kernel, schedules: Sequence[Schedule] = ()) -> None:
             for number, schedule in enumerate(schedules):
                 if schedule.joined:
                     sample.verify_joined(number)
+            for together in launches(kernel, schedules) if schedules else ():
+                if schedules[together[-1]].chained:
+                    sample.verify_chain(together, [schedules[n] for n in together])
 
 
 # -- names, reductions, tiles --------------------------------------------------------------------------------
@@ -484,6 +490,48 @@ class _Sample:
                 read: Array = row_of[self._offsets(down, s.access)]
                 own = np.array_equal(read, np.broadcast_to(np.arange(read.shape[1], dtype=np.int64), read.shape))
                 check(own, f"{s}: nest {number} is joined: it reads its own row")
+
+    def verify_chain(self, numbers: Sequence[int], schedules: Sequence[Schedule]) -> None:
+        """Nests that follow each other row by row: what a row of one stores, no other row touches."""
+        nests = [self.kernel.nests[n] for n in numbers]
+        rows = rows_of(nests)
+        count = rows.evaluate(self.symbols)
+        for nest, schedule in zip(nests, schedules, strict=True):
+            check(rows_of_unit(nest, schedule, rows) > 0, f"{schedule}: units of a chain are rows")
+            whole = math.prod(self._extents(nest)) == 0 if count == 0 else math.prod(self._extents(nest)) % count == 0
+            check(whole, f"{schedule}: nests of a chain have the same rows")
+        if not all(0 < math.prod(self._extents(nest)) <= _LARGEST for nest in nests):
+            return
+        owner = self._owners(nests, count)
+        mine = np.arange(count)[:, None]
+        for nest in nests:
+            repeated = [r for r in nest.repeats if memory_of(r.source) in owner]
+            check(not repeated, f"{repeated}: what is repeated is stored outside of the chain")
+            for s in accesses(nest):
+                if memory_of(s.access) in owner:
+                    check(not (isinstance(s, Load) and s.at), f"{s}: what is looked up is stored outside of the chain")
+                    found = owner[memory_of(s.access)][np.reshape(self._offsets(nest, s.access), (count, -1))]
+                    check(bool(((found == -1) | (found == mine)).all()), f"{s}: a row of a chain touches its own part")
+
+    def _owners(self, nests: Sequence[Nest], rows: int) -> dict[Memory, Array]:
+        """The row that stores each element of what these nests store, and of inputs in whose place that may be."""
+        owner: dict[Memory, Array] = {}
+        sources = sources_of(self.kernel)
+        mine = np.arange(rows, dtype=np.int64)[:, None]
+        for nest in nests:
+            for s in accesses(nest):
+                if not isinstance(s, Store):
+                    continue
+                place, index = memory_of(s.access)
+                inputs = sources.get(index, set[int]()) if place is Place.OUTPUT else set[int]()
+                at = np.reshape(self._offsets(nest, s.access), (rows, -1))
+                for memory in ((place, index), *((Place.INPUT, i) for i in inputs)):
+                    size = s.access.buffer.size.evaluate(self.symbols)
+                    known = owner.setdefault(memory, np.full(size, -1, np.int64))
+                    apart = (known[at] == -1) | (known[at] == mine)
+                    check(bool(apart.all()), f"{s}: two rows of a chain store to one element")
+                    known[at] = mine
+        return owner
 
     def _store_of(self, output: int) -> tuple[int, int, Store]:
         """The store of an output, with the numbers of its nest and sweep."""

@@ -13,9 +13,11 @@ For a layer norm over rows of 768 it prints, in this order:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tf_stitch.ir.types import Dim
+from tf_stitch.lower.chaining import rows_of, rows_of_unit
 from tf_stitch.lower.cpu import Driver, Schedule
 from tf_stitch.lower.kernel import Buffer, Kernel, Place, statements
 from tf_stitch.lower.launches import launches
@@ -118,9 +120,23 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
                         f"reinterpret_cast<{STORAGE[b.dtype]}*>(shared + scratch_{memory.place[b]}){_behind(offset)}"
                     )
                     lines.append(f"  call_{number}.{field.name} = {pointer};")
+    lines += _launched(kernel, nests, schedules, launched)
+    return [*lines, "}", ""]
+
+
+def _launched(
+    kernel: Kernel,
+    nests: Sequence[tuple[NestPrinter, Use]],
+    schedules: Sequence[Schedule],
+    launched: Sequence[Sequence[int]],
+) -> list[str]:
+    lines: list[str] = []
     for together in launched:
         number = together[-1]  # of a nest that is joined with the one before: it launches both
         printer, use = nests[number]
+        if schedules[number].chained:
+            lines += _chain(kernel, nests, schedules, together)
+            continue
         if printer.is_plain:
             loops = ", ".join(f"loop_{nests[n][1].form}(call_{n})" for n in together)
             lines += [f"  const Loop loops_{number}[] = {{{loops}}};", f"  launch(host, loops_{number});"]
@@ -133,7 +149,21 @@ def _run(kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Se
             if nests[number - 1][0].needs_memory:
                 arguments.append(f"shared + own_{number - 1}_offset")
         lines.append(f"  launch_{use.form}({', '.join(arguments)});")
-    return [*lines, "}", ""]
+    return lines
+
+
+def _chain(
+    kernel: Kernel, nests: Sequence[tuple[NestPrinter, Use]], schedules: Sequence[Schedule], together: Sequence[int]
+) -> list[str]:
+    """Launches nests that follow each other row by row."""
+    rows = rows_of([kernel.nests[n] for n in together])
+    units = {n: rows_of_unit(kernel.nests[n], schedules[n], rows) for n in together}
+    links = ", ".join(f"{{loop_{nests[n][1].form}(call_{n}), {unit}}}" for n, unit in units.items())
+    name = f"links_{together[-1]}"
+    return [
+        f"  const Link {name}[] = {{{links}}};",
+        f"  launch_chain(host, {dim(rows)}, {math.lcm(*units.values())}, {name});",
+    ]
 
 
 def _address(b: Buffer, offset: Sequence[Dim]) -> str:

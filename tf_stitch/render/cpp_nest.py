@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tf_stitch.ir.types import Dim, DType
-from tf_stitch.lower.cpu import Driver, Schedule
+from tf_stitch.lower.cpu import PLAIN, Driver, Schedule
 from tf_stitch.lower.kernel import Accumulate, Buffer, Compute, Place, Reduction, Statement, Store, Sweep
-from tf_stitch.lower.launches import PLAIN
 from tf_stitch.lower.nests import row_invariant, tiles_in_place
 from tf_stitch.ops import REDUCERS, is_heavy
 from tf_stitch.render.c_family import STORAGE, dim, register

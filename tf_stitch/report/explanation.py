@@ -305,9 +305,7 @@ def _cluster(
         outputs=tuple(
             (str(v), str(plan.body.steps[s].type)) for v, s in zip(found.outputs, plan.body.outputs, strict=True)
         ),
-        symbols={
-            s.symbol: _meaning(s, found.inputs, known) for s in kernel.symbols if s.symbol not in known
-        },
+        symbols={s.symbol: _meaning(s, found.inputs, known) for s in kernel.symbols if s.symbol not in known},
         unknown=tuple(s.symbol for s in kernel.symbols if s.symbol not in known and isinstance(s, SymbolSource)),
         open=tuple(
             f"{_meaning(s, found.inputs, {})}, {known[s.symbol]} here"
