@@ -16,6 +16,7 @@ from tf_stitch.lower.gpu_verify import verify_gpu
 from tf_stitch.lower.interp import bind
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.verify import verify_kernel
+from tf_stitch.passes.canonical import canonical_symbols
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.verify import verify_plan
@@ -35,6 +36,8 @@ class Stitched:
 
 def stitched(body: Body, name: str, target: str = "sm_80") -> Stitched:
     """The verified kernel of a body. name: what its entries are called, in a text that may hold more of them."""
+    if body.derivations:
+        body = canonical_symbols(body)  # no name of CUDA says what a symbol follows from
     plan = plan_groups(body)
     verify_plan(plan)
     kernel = lower(plan, name)

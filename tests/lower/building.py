@@ -13,6 +13,7 @@ from tf_stitch.lower.common import lower
 from tf_stitch.lower.cpu import Schedule, schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.verify import verify_kernel
+from tf_stitch.passes.canonical import canonical_symbols
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
@@ -38,6 +39,8 @@ def toolchain(baseline: str = "native") -> HostToolchain:
 
 
 def lowered(body: Body, name: str = "kernel", target: Target | None = None) -> Lowered:
+    if body.derivations:
+        body = canonical_symbols(body)  # no name of C++ says what a symbol follows from
     plan = plan_groups(body)
     verify_plan(plan)
     plain = lower(plan, name)
