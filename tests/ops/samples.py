@@ -656,6 +656,12 @@ def _depthwise(op: str, dtype: DType) -> Iterator[Sample]:
             yield Sample(op, operands, attributes, scale=16.0 * size[0] * size[1])
 
 
+def _pool(op: str, dtype: DType) -> Iterator[Sample]:
+    for attributes in OPS[op].samples:
+        for image in [(2, 7, 6, 5), (1, 9, 9, 24), (3, 3, 17, 1), (1, 4, 5, 67), (0, 4, 4, 3)]:
+            yield Sample(op, (draw(dtype, image, key=op),), attributes, scale=4.0)
+
+
 PADS = [
     ((3,), [(1, 2)]),
     ((2, 3), [(0, 0), (2, 0)]),
@@ -745,6 +751,8 @@ TABLE: dict[str, Generate] = {
     "MatMul": _matmul,
     "Conv2D": _convolution,
     "DepthwiseConv2dNative": _depthwise,
+    "MaxPool": _pool,
+    "AvgPool": _pool,
     "Pad": _pad,
     "PadV2": _pad,
     "MirrorPad": _pad,

@@ -128,8 +128,11 @@ def test_padding_and_windows() -> None:
     assert shape_after("Conv2D", f32("B", "S", 7, 8), filter_, **ones) == "[B, S, 7, 5], 3 <= (S + 2)"
     twos = {"strides": (1, 2, 2, 1), "padding": "VALID"}
     assert shape_after("Conv2D", f32("B", "S", 7, 8), filter_, **twos) == "[B, ((S - 1)/2), 3, 5], 3 <= S"
-    with pytest.raises(Unsupported):  # what is around it depends on whether S is even
-        body("Conv2D", f32("B", "S", 7, 8), filter_, **(twos | {"padding": "SAME"}))
+    twos["padding"] = "SAME"  # what is around it depends on whether S is even
+    assert shape_after("Conv2D", f32("B", "S", 7, 8), filter_, **twos).startswith("[B, ((S + 1)/2), 4, 5], 3 <= ")
+    assert shape_after("Conv2D", f32("B", "S", 7, 8), f32(1, 1, 8, 5), **twos) == "[B, ((S + 1)/2), 4, 5], 1 <= S"
+    with pytest.raises(Unsupported):  # whether there is anything around it
+        body("Conv2D", f32("B", "S", 7, 8), f32(2, 2, 8, 5), **(twos | {"strides": (1, 3, 3, 1)}))
 
 
 def test_repetition() -> None:

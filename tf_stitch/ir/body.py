@@ -452,8 +452,11 @@ class BodyBuilder:
         result = (*shape[:axis], count, Dim(size), *shape[axis + 1 :])
         return self._add(Windows(axis, step, dilation), (value,), TensorType(self.dtype(value), result))
 
-    def concat(self, values: Sequence[int], axis: int) -> int:
-        """The values one behind another along `axis`; they have one rank, and join each other's other dims."""
+    def concat(self, values: Sequence[int], axis: int, length: Dim | None = None) -> int:
+        """The values one behind another along `axis`; they have one rank, and join each other's other dims.
+
+        length: their sum along `axis`, where it has a shorter name than that.
+        """
         dims = list(self.shape(values[0]))
         for value in values[1:]:
             shape = self.shape(value)
@@ -465,7 +468,7 @@ class BodyBuilder:
         values = [v for v in values if self.shape(v)[axis] != Dim(0)] or values[:1]
         if len(values) == 1:
             return values[0]
-        dims[axis] = self.derived([self.shape(v)[axis] for v in values])
+        dims[axis] = self.derived([self.shape(v)[axis] for v in values]) if length is None else self.canonical(length)
         return self._add(Concat(axis), tuple(values), TensorType(self.dtype(values[0]), tuple(dims)))
 
     def reduce(self, function: str, value: int, axes: Sequence[int], keep_dims: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from tf_stitch.ir.body import (
@@ -19,7 +20,7 @@ from tf_stitch.ir.body import (
     Transpose,
     Windows,
 )
-from tf_stitch.ir.symbols import Symbols
+from tf_stitch.ir.symbols import Symbols, completed, sources_of
 from tf_stitch.ir.types import INTEGERS, NUMBERS, ONE, Dim, DType, product
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
     from tf_stitch.ir.body import Body, Step
     from tf_stitch.ir.types import TensorType
+
+
+_MOST_SYMBOLS = 3  # of dims that are compared by numbers,
+_SMALL = 9  # which are below this
 
 
 class BrokenInvariant(AssertionError):
@@ -185,7 +190,20 @@ def _verify_concat(body: Body, step: Step, operands: list[TensorType], axis: int
     known = _symbols(body)
     length = known.derived(o.dims[axis] for o in operands)
     same = known.is_at_most(length, dims[axis]) and known.is_at_most(dims[axis], length)
-    _check(same, "a concatenation is its operands long")
+    _check(same or _agree(length, dims[axis], known), "a concatenation is its operands long")
+
+
+def _agree(one: Dim, other: Dim, known: Symbols) -> bool:
+    """Whether two dims of no common normal form are equal: for all small numbers, which tell remainders apart."""
+    derivations = known.derivations_of([one, other])
+    names = sorted(sources_of([one, other], derivations))
+    if len(names) > _MOST_SYMBOLS or not derivations:
+        return False
+    for sizes in itertools.product(range(_SMALL), repeat=len(names)):
+        symbols = completed(dict(zip(names, sizes, strict=True)), derivations)
+        if one.evaluate(symbols) != other.evaluate(symbols):
+            return False
+    return True
 
 
 def _symbols(body: Body) -> Symbols:

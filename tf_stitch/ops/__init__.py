@@ -8,6 +8,7 @@ from tf_stitch.ops import (
     movement,
     normalization,
     padding,
+    pooling,
     products,
     reduction,
 )
@@ -44,6 +45,7 @@ __all__ = [
            "movement",
            "normalization",
            "padding",
+           "pooling",
            "products",
            "reduction",
 ]  # fmt: skip

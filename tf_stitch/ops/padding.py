@@ -5,7 +5,7 @@ Nothing is copied for it where the middle is computed in the same kernel: it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tf_stitch.errors import Reason
@@ -15,17 +15,23 @@ from tf_stitch.ops.opdef import Kind, OpDef, Operands, define_op
 if TYPE_CHECKING:
     from tf_stitch.ir.body import BodyBuilder
 
-Around = Sequence[tuple[int, int]]  # elements before and behind, for each axis
+_NONE = Dim(0)
+Around = Sequence[tuple[Dim | int, Dim | int]]  # elements before and behind, for each axis
 
 
-def padded(b: BodyBuilder, value: int, around: Around, fill: int | None = None) -> int:
-    """`value` with `fill`, a scalar, around it: zero where none is given."""
+def padded(
+    b: BodyBuilder, value: int, around: Around, fill: int | None = None, lengths: Mapping[int, Dim] | None = None
+) -> int:
+    """`value` with `fill`, a scalar, around it: zero where none is given.
+
+    lengths: what comes out along an axis, where a sum does not say it.
+    """
     fill = b.constant(0, b.dtype(value)) if fill is None else fill
-    for axis, ends in enumerate(around):
-        shape = b.shape(value)
-        before, behind = (b.broadcast(fill, (*shape[:axis], Dim(n), *shape[axis + 1 :])) for n in ends)
-        pieces = [*([before] if ends[0] else []), value, *([behind] if ends[1] else [])]
-        value = b.concat(pieces, axis)
+    for axis, given in enumerate(around):
+        shape, ends = b.shape(value), [n if isinstance(n, Dim) else Dim(n) for n in given]
+        before, behind = (b.broadcast(fill, (*shape[:axis], n, *shape[axis + 1 :])) for n in ends)
+        pieces = [*([] if ends[0] == _NONE else [before]), value, *([] if ends[1] == _NONE else [behind])]
+        value = b.concat(pieces, axis, (lengths or {}).get(axis))
     return value
 
 
