@@ -77,10 +77,12 @@ def test_a_network_of_convolutions_of_any_image(size: tuple[int, int]) -> None:
     first, deep, last = normal(3, 3, 4, 8, seed=1), normal(3, 3, 8, 1, seed=2), normal(3, 3, 8, 8, seed=3)
 
     def function(x: Any) -> Any:
-        y = tf.nn.relu(tf.nn.conv2d(x, first, 1, "SAME"))
-        y += tf.nn.relu(tf.nn.depthwise_conv2d(y, deep, [1, 1, 1, 1], "SAME"))
+        v, d, w = (tf.cast(filters, x.dtype) for filters in (first, deep, last))
+        y = tf.nn.relu(tf.nn.conv2d(x, v, 1, "SAME"))
+        y += tf.nn.relu(tf.nn.depthwise_conv2d(y, d, [1, 1, 1, 1], "SAME"))
+        y = tf.nn.max_pool2d(y, 2, 2, "SAME")
         y = tf.pad(y, [[0, 0], [1, 1], [1, 1], [0, 0]])
-        return tf.nn.relu6(tf.nn.conv2d(y, last, 2, "VALID"))
+        return tf.nn.avg_pool2d(tf.nn.relu6(tf.nn.conv2d(y, w, 1, "VALID")), 3, 2, "SAME")
 
     x = normal(2, *size, 4, seed=size[0])
-    check(function, [x], signature=[tf.TensorSpec([None, None, None, 4])], ulps=64)
+    check(function, [x], signature=[tf.TensorSpec([None, None, None, 4])], ulps=256)

@@ -17,6 +17,7 @@ from tf_stitch.ir.body import Body, Elementwise, Reduce, Slice, Step
 from tf_stitch.ir.types import product
 
 _LONGEST = 8  # from here on a vector of rows takes longer to gather than a row to reduce
+_MOST_ROWS = 9  # of which neighbours are reduced side by side: a window of 3 x 3 pixels
 _FUNCTIONS = {
     "sum": "add",
     "prod": "mul",
@@ -28,7 +29,7 @@ _FUNCTIONS = {
 
 
 def unroll_short_reductions(body: Body) -> Body:
-    """The body without its reductions over at most 8 elements."""
+    """The body without its reductions over at most 8 elements, or 9 that lie in other rows than their neighbours."""
     if not any(isinstance(step.op, Reduce) and _is_short(body.steps[step.operands[0]], step.op) for step in body.steps):
         return body
     steps: list[Step] = []
@@ -44,8 +45,11 @@ def unroll_short_reductions(body: Body) -> Body:
 
 
 def _is_short(operand: Step, op: Reduce) -> bool:
-    count = product(operand.type.dims[a] for a in op.axes)
-    return op.function in _FUNCTIONS and count.is_static and 1 <= count.coefficient <= _LONGEST
+    dims = operand.type.dims
+    count = product(dims[a] for a in op.axes)
+    lies_along_rows = len(dims) - 1 in op.axes or dims[-1].is_one
+    longest = _LONGEST if lies_along_rows else _MOST_ROWS
+    return op.function in _FUNCTIONS and count.is_static and 1 <= count.coefficient <= longest
 
 
 def _unroll(steps: list[Step], step: Step, op: Reduce) -> int:
