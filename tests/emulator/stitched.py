@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.emulator.emulated import Argument, Module, Scratch
+from tests.lower.naming import nameable
 from tf_stitch.ir.body import Body
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.gpu import GpuSchedules, schedule_gpu
@@ -16,7 +17,6 @@ from tf_stitch.lower.gpu_verify import verify_gpu
 from tf_stitch.lower.interp import bind
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.verify import verify_kernel
-from tf_stitch.passes.canonical import canonical_symbols
 from tf_stitch.plan.gpu_target import GpuTarget
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.verify import verify_plan
@@ -36,9 +36,7 @@ class Stitched:
 
 def stitched(body: Body, name: str, target: str = "sm_80") -> Stitched:
     """The verified kernel of a body. name: what its entries are called, in a text that may hold more of them."""
-    if body.derivations:
-        body = canonical_symbols(body)  # no name of CUDA says what a symbol follows from
-    plan = plan_groups(body)
+    plan = plan_groups(nameable(body))
     verify_plan(plan)
     kernel = lower(plan, name)
     verify_kernel(kernel)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.lower.compiled import Compiled
+from tests.lower.naming import nameable
 from tf_stitch.errors import BuildError
 from tf_stitch.ir.body import Body
 from tf_stitch.lower.common import lower
 from tf_stitch.lower.cpu import Schedule, schedule
 from tf_stitch.lower.kernel import Kernel
 from tf_stitch.lower.verify import verify_kernel
-from tf_stitch.passes.canonical import canonical_symbols
 from tf_stitch.plan.groups import plan_groups
 from tf_stitch.plan.plan import StitchPlan
 from tf_stitch.plan.target import Target
@@ -39,9 +39,7 @@ def toolchain(baseline: str = "native") -> HostToolchain:
 
 
 def lowered(body: Body, name: str = "kernel", target: Target | None = None) -> Lowered:
-    if body.derivations:
-        body = canonical_symbols(body)  # no name of C++ says what a symbol follows from
-    plan = plan_groups(body)
+    plan = plan_groups(nameable(body))
     verify_plan(plan)
     plain = lower(plan, name)
     verify_kernel(plain)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.emulator.emulated import Counters, Module, Scratch, compile_kernel
+from tests.lower.naming import nameable
 from tf_stitch.ir.body import Body
 from tf_stitch.lower import interp
 from tf_stitch.lower.common import lower
@@ -42,7 +43,7 @@ class LoweredForGpu:
 
 
 def lowered_for_gpu(body: Body, name: str = "kernel", target: GpuTarget = A100) -> LoweredForGpu:
-    kernel = lower(plan_groups(body), name)
+    kernel = lower(plan_groups(nameable(body)), name)
     schedules = schedule_gpu(kernel, target)
     verify_gpu(schedules, target)
     return LoweredForGpu(kernel, schedules, render_cuda(kernel, schedules).text)
