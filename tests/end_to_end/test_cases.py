@@ -192,6 +192,18 @@ def test_nan_goes_through_reductions() -> None:
     assert np.isnan(results[0][[0, 1, 4]]).all()
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_the_largest_of_a_window_is_no_nan(padding: str) -> None:
+    """A NaN is never larger, and where there is nothing else, TensorFlow begins with the least number."""
+    x = normal(1, 7, 7, 20)
+    x[0, ::2, 1::2, :3] = np.nan
+    x[0, :, :, 3:6] = np.array([np.nan, -np.inf, -0.0])
+    x[0, 3, :, 6] = np.inf
+    for size in (2, 3):
+        (found,) = same(lambda x, size=size: tf.abs(tf.nn.max_pool2d(tf.negative(x), size, 2, padding)), x, ulps=0)
+        assert not np.isnan(found).any()
+
+
 def test_softmax_of_infinities() -> None:
     x = np.array([[-INF, -INF], [1e4, 1e4], [INF, 0], [-INF, 0], [NAN, 0], [1e38, -1e38]], F32)
     (found,) = same(lambda x: tf.nn.softmax(x * 1.5), x, ulps=4)

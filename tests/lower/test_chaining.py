@@ -12,6 +12,8 @@ from tests.lower.columns import Kernels, assert_bits_do_not_depend_on_threads, a
 from tf_stitch.ir.body import Body, BodyBuilder
 from tf_stitch.ir.types import Dim, DType, TensorType, shape_of
 from tf_stitch.ir.verify import BrokenInvariant
+from tf_stitch.lower.chaining import chained
+from tf_stitch.lower.kernel import Load, Store, Sweep
 from tf_stitch.lower.launches import launches
 from tf_stitch.lower.verify import verify_kernel
 from tf_stitch.ops import FUNCTIONS, REDUCERS
@@ -114,6 +116,25 @@ def test_what_waits_for_none_of_them_is_no_link() -> None:
     x, y = b.input(f32("B", 20)), b.input(f32("B", 20))
     made = lowered(b.finish([b.apply("exp", x), b.reduce("sum", y, [1])]))
     assert not any(s.chained for s in made.schedules)
+
+
+def test_flat_loops_alone_are_no_chain() -> None:
+    """What a row is only a nest behind them would say, which is no link. No body is planned so today."""
+    b = builder()
+    flat = lowered(b.finish([b.apply("exp", b.input(f32(192)))]))
+    b = builder()
+    rows = lowered(b.finish([b.apply("neg", b.reduce("sum", b.input(f32(12, 16)), [1]))]))
+    (first,), (last,) = flat.kernel.nests, rows.kernel.nests
+    load, *others, store = first.sweeps[0].elements
+    assert isinstance(load, Load)
+    assert isinstance(store, Store)
+    again = replace(load, access=store.access)
+    other = replace(store, access=replace(store.access, buffer=replace(store.access.buffer, index=1)))
+    second = replace(first, sweeps=(Sweep((), (again, *others, other)),))
+    kernel = replace(flat.kernel, nests=(first, second, last))
+    schedules = (*flat.schedules, *flat.schedules, *rows.schedules)
+    assert not any(s.chained for s in chained(kernel, schedules, [True] * 3))
+    assert not any(s.chained for s in chained(kernel, schedules, [True, True, False]))
 
 
 def test_what_reads_all_rows_ends_a_chain() -> None:

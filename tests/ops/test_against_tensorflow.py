@@ -99,7 +99,7 @@ def symbolic_results(sample: Sample, axes: slice) -> list[Array] | None:
         raise
 
 
-OF_PASSES = {"at_least", "at_most"}  # passes/zeros.py puts them in
+OF_PASSES = {"at_most"}  # passes/zeros.py puts it in
 
 
 def plain(array: Array) -> Array:

@@ -225,7 +225,7 @@ class BodyBuilder:
         return self._symbols.canonical(dim)
 
     def derived(self, terms: Sequence[Dim], divisor: int = 1) -> Dim:
-        """max(0, floor(sum of `terms` / `divisor`)). A term without symbols may be negative."""
+        """max(0, floor(sum of `terms` / `divisor`)). Unlike a dim, a term may be negative."""
         return self.canonical(self._symbols.derived([self.canonical(t) for t in terms], divisor))
 
     def join(self, a: Dim, b: Dim, what: str) -> Dim:

@@ -6,7 +6,7 @@
 
 What follows is a symbol like any other to whoever computes with dims. Its derivation says which number it is:
 
-    max(0, floor((term + term + ...) / divisor))        terms: dims, and an integer, which may be negative
+    max(0, floor((term + term + ...) / divisor))        terms: dims, or negative ones, and an integer
 
 so it is an extent whatever the others are: x[1:] of nothing is nothing. Invariants:
   - a derivation is in normal form: equal sums have equal terms, no factor is common to all of them and the divisor, and
@@ -25,7 +25,7 @@ from tf_stitch.ir.types import Dim, product, terms_of
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """max(0, floor(sum of `terms` / `divisor`)). A term without symbols may be negative."""
+    """max(0, floor(sum of `terms` / `divisor`)). Unlike a dim, a term may be negative."""
 
     terms: tuple[Dim, ...]
     divisor: int = 1

@@ -5,7 +5,7 @@
       gates = sigmoid(. @ W)                  |          |          |       one wake-up of the threads, no barrier
       candidate = tanh(. @ V), h'             v          v          v       between the nests
 
-Each alone is too short to wake another thread for, and needs all of the nest before only if it waits for it.
+Each alone is too short to wake another thread for; together they are not.
 
 Invariants, for any two nests of a chain and any memory that both touch and one of them stores to: each row of either
 touches its own part of it, as long as the rows are apart: row r the elements [r * stride, (r + 1) * stride). So rows
@@ -37,7 +37,7 @@ _BLOCK = 512  # elements, of a flat loop
 
 @dataclass(frozen=True)
 class _Member:
-    """A nest as rows. unit: how many rows the units of its schedule cannot be told apart in."""
+    """A nest as rows. unit: how many of them a unit of its parallel loop has, or 1 where a row has units of its own."""
 
     nest: Nest
     schedule: Schedule
@@ -84,7 +84,7 @@ def _longest(
         chain.append(member)
         if any(_waits(member, other) for other in chain[:-1]):
             tied = len(chain)
-    return chain, tied
+    return chain, tied if any(member.nest.outer for member in chain[:tied]) else 0  # else nothing says what a row is
 
 
 def rows_of(chain: Sequence[Nest]) -> Dim:
@@ -93,7 +93,7 @@ def rows_of(chain: Sequence[Nest]) -> Dim:
 
 
 def rows_of_unit(nest: Nest, schedule: Schedule, rows: Dim) -> int:
-    """How many rows one unit of the parallel loop of `nest` has, or the units of one row are told apart by: 1."""
+    """How many rows a unit of the parallel loop of `nest` has, or 1 where a row has units of its own."""
     from tf_stitch.lower.cpu import Driver
 
     if not nest.outer:

@@ -179,7 +179,7 @@ elementwise("MulNoNan", Function("mul_no_nan", 2, _mul_no_nan, "mul_no_nan({0}, 
 define(
     Function("maximum", 2, _maximum, "max({0}, {1})", zero_sign=PASSED),
     Function("minimum", 2, _minimum, "min({0}, {1})", zero_sign=PASSED),
-    # One instruction, for a {1} that is not NaN; of zeros the first. Put in by passes/zeros.py.
+    # One instruction; of zeros the first, and of a {1} that is NaN. Put in by passes/zeros.py, for a number in {1}.
     Function("at_least", 2, _at_least, "at_least({0}, {1})", dtypes=FLOATS, zero_sign=PASSED),
     Function("at_most", 2, _at_most, "at_most({0}, {1})", dtypes=FLOATS, zero_sign=PASSED),
 )

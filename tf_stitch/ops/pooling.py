@@ -1,20 +1,30 @@
 """Pooling: what is largest in each window of an image, or their mean.
 
-Of what is around an image neither takes notice, as in TensorFlow: beside numbers the least of all is never the largest,
-and a mean is over as many as there are.
+Of what is around an image neither takes notice. As in TensorFlow's kernels (core/kernels/pooling_ops_common.h), the
+search for the largest begins with the least finite number, and a NaN is never larger.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tf_stitch.ir.types import FLOATS, NUMBERS, ONE, Dim
+import numpy as np
+
+from tf_stitch.ir.types import FLOATS, NUMBERS, ONE, Dim, DType
 from tf_stitch.ops.composite import channels_first
 from tf_stitch.ops.opdef import REDUCERS, Kind, OpDef, Operands, define_op
 from tf_stitch.ops.windows import around, listed, windows
 
 if TYPE_CHECKING:
     from tf_stitch.ir.body import BodyBuilder
+
+
+_LEAST = {
+    DType.F16: -65504.0,
+    DType.BF16: -3.3895313892515355e38,
+    DType.F32: float(np.finfo(np.float32).min),
+    DType.F64: float(np.finfo(np.float64).min),
+}
 
 
 def _sizes(b: BodyBuilder, x: Operands) -> list[int]:
@@ -38,8 +48,13 @@ def _without_sizes(b: BodyBuilder, value: int) -> int:
 
 
 def _max_pool(b: BodyBuilder, x: Operands) -> int:
-    least = b.constant(REDUCERS["max"].neutral(b.dtype(x[0])), b.dtype(x[0]))
-    found = windows(b, x, x[0], _sizes(b, x), least)
+    dtype, value = b.dtype(x[0]), x[0]
+    if dtype in FLOATS:
+        least = b.constant(_LEAST[dtype], dtype)
+        value = b.apply("at_least", least, value)  # which is `least` of a NaN
+    else:
+        least = b.constant(REDUCERS["max"].neutral(dtype), dtype)
+    found = windows(b, x, value, _sizes(b, x), least)
     return _without_sizes(b, b.reduce("max", found, (2, 4), keep_dims=True))
 
 

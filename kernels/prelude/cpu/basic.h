@@ -22,7 +22,7 @@ STITCH_INLINE V reciprocal(V x) {
   return 1 / x;
 }
 
-// max and min with a number, neither NaN nor zero: one instruction. NaN stays NaN.
+// max and min with a number that is not zero: one instruction. NaN stays NaN; of a number that is NaN it is x.
 template <class V>
 STITCH_INLINE V at_least(V x, V number) {
   return max2(number, x);

@@ -64,7 +64,7 @@ STITCH_DEVICE T min(T a, T b) {
   else return a < b ? a : b;
 }
 
-// max and min with a number, neither NaN nor zero. NaN stays NaN.
+// max and min with a number that is not zero. NaN stays NaN; of a number that is NaN it is x.
 template <class T>
 STITCH_DEVICE T at_least(T x, T number) {
   return number > x ? number : x;
