@@ -353,13 +353,13 @@ _movement(
     "StridedSlice",
     _strided_slice,
     (1, 2, 3),
-    "all masks; `[a:b]` of an unknown dim under a guard, and so is `[i]` of an `i` that is not known but positive",
+    "all masks; of an unknown dim `[a:]`, `[:-b]` and, under a guard, `[a:b]`, and `[i]` of an `i` that is positive",
     places=(1,),
 )
 _movement("Slice", _slice, (1, 2), "begins that are not known are of one element each, or 0", places=(1,))
 _movement("Split", _split, (0,), "along a dim that is known")
 _movement("SplitV", _split_v, (1, 2), "along a dim that is known")
 _movement("Unpack", _unpack)
-_movement("ConcatV2", _concat, (-1,), "along a dim that is a product of dims: `2*B`, not `B + 1`", gathers=True)
+_movement("ConcatV2", _concat, (-1,), gathers=True)
 _movement("Pack", _pack, gathers=True)
 _movement("ReverseV2", _reverse, (1,), "along dims that are known")
