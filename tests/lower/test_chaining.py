@@ -167,5 +167,5 @@ def test_a_chain_of_what_is_none_is_caught() -> None:
     made = lowered(b.finish([matrix_product(b, b.transpose(y, (1, 0)), b.input(f32(16, 9)))]))
     assert len(made.schedules) == 2
     first, second = made.schedules
-    with pytest.raises(BrokenInvariant, match="touches its own part"):
+    with pytest.raises(BrokenInvariant, match="reads its own part"):
         verify_kernel(made.kernel, (first, replace(second, chained=True)))

@@ -7,7 +7,7 @@
 
 Each alone is too short to wake another thread for; together they are not.
 
-Invariants, for any two nests of a chain and any memory that both touch and one of them stores to: each row of either
+Invariants, for any two nests of a chain and any memory that one of them reads and the other stores: each row of either
 touches its own part of it, as long as the rows are apart: row r the elements [r * stride, (r + 1) * stride). So rows
 may be taken in any order, and by any thread. What is the same for all rows (weights, a table that is looked up) is
 stored by none of them.
@@ -134,13 +134,14 @@ def _is_small(chain: Sequence[_Member]) -> bool:
     return len(known) == len(parts) and sum(known) <= _MOST_BYTES
 
 
-def _waits(one: _Member, other: _Member) -> bool:
-    return bool(one.stored & (other.read | other.stored) or one.read & other.stored)
+def _waits(one: _Member, other: _Member) -> frozenset[Memory]:
+    """What one of them reads and the other stores. Both may store pieces of it: no element is stored twice."""
+    return (one.stored & other.read) | (one.read & other.stored)
 
 
 def _apart(one: _Member, other: _Member) -> bool:
-    """Whether no row of one touches what another row of the other stores, or stores what that touches."""
-    shared = (one.stored & (other.stored | other.read)) | (one.read & other.stored)
+    """Whether no row of one reads what another row of the other stores, or stores what that reads."""
+    shared = _waits(one, other)
     return all(one.parts.get(m) is not None and one.parts[m] == other.parts.get(m) for m in shared)
 
 

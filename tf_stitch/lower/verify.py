@@ -508,14 +508,18 @@ class _Sample:
             repeated = [r for r in nest.repeats if memory_of(r.source) in owner]
             check(not repeated, f"{repeated}: what is repeated is stored outside of the chain")
             for s in accesses(nest):
-                if memory_of(s.access) in owner:
-                    check(not (isinstance(s, Load) and s.at), f"{s}: what is looked up is stored outside of the chain")
-                    found = owner[memory_of(s.access)][np.reshape(self._offsets(nest, s.access), (count, -1))]
-                    check(bool(((found == -1) | (found == mine)).all()), f"{s}: a row of a chain touches its own part")
+                for stored in owner.get(memory_of(s.access), {}).values() if isinstance(s, Load) else ():
+                    assert isinstance(s, Load)
+                    check(not s.at, f"{s}: what is looked up is stored outside of the chain")
+                    found = stored[np.reshape(self._offsets(nest, s.access), (count, -1))]
+                    check(bool(((found == -1) | (found == mine)).all()), f"{s}: a row of a chain reads its own part")
 
-    def _owners(self, nests: Sequence[Nest], rows: int) -> dict[Memory, Array]:
-        """The row that stores each element of what these nests store, and of inputs in whose place that may be."""
-        owner: dict[Memory, Array] = {}
+    def _owners(self, nests: Sequence[Nest], rows: int) -> dict[Memory, dict[Memory, Array]]:
+        """The row that stores each element of what these nests store, and of inputs in whose place that may be.
+
+        The latter for each output that may be there: it is one of them at most.
+        """
+        owner: dict[Memory, dict[Memory, Array]] = {}
         sources = sources_of(self.kernel)
         mine = np.arange(rows, dtype=np.int64)[:, None]
         for nest in nests:
@@ -527,7 +531,7 @@ class _Sample:
                 at = np.reshape(self._offsets(nest, s.access), (rows, -1))
                 for memory in ((place, index), *((Place.INPUT, i) for i in inputs)):
                     size = s.access.buffer.size.evaluate(self.symbols)
-                    known = owner.setdefault(memory, np.full(size, -1, np.int64))
+                    known = owner.setdefault(memory, {}).setdefault((place, index), np.full(size, -1, np.int64))
                     apart = (known[at] == -1) | (known[at] == mine)
                     check(bool(apart.all()), f"{s}: two rows of a chain store to one element")
                     known[at] = mine
