@@ -218,9 +218,8 @@ def _sizes(graph: Graph, cluster: Cluster, symbols: Mapping[str, Dim]) -> dict[s
     dims = [d for t in cluster.body.inputs if t for d in t.dims]
     for value in cluster.inputs:
         dims += [_dim(d, symbols) for d in (*graph.extents.get(value, ()), *(graph.type_of(value).shape or ()))]
-    derivations = dict(cluster.body.derivations)
-    dims += [term for derivation in derivations.values() for term in derivation.terms]
-    free = {symbol: _SIZE for d in dims for symbol in d.symbols if symbol not in derivations}
+    dims += [d for pair in cluster.body.requires for d in pair]
+    free = dict.fromkeys(sorted(sources_of(dims, cluster.body.derivations)), _SIZE)
     for _ in range(20):
         sizes = completed(free, cluster.body.derivations)
         broken = [large for small, large in cluster.body.requires if small.evaluate(sizes) > large.evaluate(sizes)]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tf_stitch.ir.types import ONE, Dim, terms_of
 from tf_stitch.lower.kernel import Load, Place
-from tf_stitch.lower.nests import Memory, accesses, memory_of, read_by, sources_of, stored_by
+from tf_stitch.lower.nests import Memory, accesses, memory_of, places_of, read_by, sources_of, stored_by
 
 if TYPE_CHECKING:
     from tf_stitch.lower.cpu import Schedule
@@ -97,10 +97,16 @@ def rows_of_unit(nest: Nest, schedule: Schedule, rows: Dim) -> int:
     from tf_stitch.lower.cpu import Driver
 
     if not nest.outer:
-        length = nest.inner[0].divided_by(rows)
-        return schedule.block // length.coefficient if length is not None and length.is_static else 0
+        length = _flat_row(nest, rows)
+        return schedule.block // length.coefficient if length is not None else 0
     in_groups = (schedule.driver is Driver.PRODUCTS and len(nest.outer) == 2) or schedule.driver is Driver.COLUMNS
     return schedule.block if in_groups else 1
+
+
+def _flat_row(nest: Nest, rows: Dim) -> Dim | None:
+    """How long the rows are that a flat loop is cut into; None where that is not known, or no whole number."""
+    length = nest.inner[0].divided_by(rows) if len(nest.inner) == 1 and not nest.reductions else None
+    return length if length is not None and length.is_static and length.coefficient > 0 else None
 
 
 def _member(nest: Nest, schedule: Schedule, rows: Dim, sources: Mapping[int, set[int]]) -> _Member | None:
@@ -109,8 +115,8 @@ def _member(nest: Nest, schedule: Schedule, rows: Dim, sources: Mapping[int, set
     if nest.outer and nest.outer[0] != rows:
         return None
     if not nest.outer:
-        length = nest.inner[0].divided_by(rows) if len(nest.inner) == 1 and not nest.reductions else None
-        if length is None or not length.is_static or length.coefficient < 1:
+        length = _flat_row(nest, rows)
+        if length is None:
             return None
         unit = math.lcm(length.coefficient, schedule.lanes, *(r.period for r in nest.repeats))
         schedule = replace(schedule, block=unit * max(1, _BLOCK // unit))
@@ -150,9 +156,7 @@ def _parts(nest: Nest, rows: Dim, sources: Mapping[int, set[int]]) -> dict[Memor
     found: dict[Memory, Dim | None] = {memory_of(r.source): None for r in nest.repeats}
     for s in accesses(nest):
         part = None if isinstance(s, Load) and s.at else _part(nest, s.access, rows)
-        place, index = memory_of(s.access)
-        forwarded = sources.get(index, set[int]()) if place is Place.OUTPUT else set[int]()
-        for memory in ((place, index), *((Place.INPUT, i) for i in forwarded)):
+        for memory in places_of(s.access, sources):
             found[memory] = part if found.get(memory, part) == part else None
     return found
 
@@ -162,7 +166,7 @@ def _part(nest: Nest, access: Access, rows: Dim) -> Dim | None:
     if nest.outer:
         stride, steps = access.strides[0], list(zip((*nest.outer, *nest.inner), access.strides, strict=True))[1:]
     else:
-        length = nest.inner[0].divided_by(rows)
+        length = _flat_row(nest, rows)
         assert length is not None, "the rows of a flat nest are whole"
         stride, steps = length * access.strides[0], [(length, access.strides[0])]
     if any(step.coefficient < 0 for _, step in steps) or any(term.coefficient < 0 for term in access.offset):

@@ -125,11 +125,16 @@ def sources_of(kernel: Kernel) -> dict[int, set[int]]:
     return found
 
 
+def places_of(access: Access, sources: Mapping[int, set[int]]) -> tuple[Memory, ...]:
+    """What a store touches: the inputs, too, whose memory that may be."""
+    place, index = memory_of(access)
+    inputs = sources.get(index, set[int]()) if place is Place.OUTPUT else set[int]()
+    return (place, index), *((Place.INPUT, i) for i in inputs)
+
+
 def stored_by(nest: Nest, sources: Mapping[int, set[int]]) -> set[Memory]:
     """What a nest writes to, with inputs whose memory that may be."""
-    stores = {memory_of(s.access) for s in accesses(nest) if isinstance(s, Store)}
-    outputs = [index for place, index in stores if place is Place.OUTPUT]
-    return stores | {(Place.INPUT, i) for o in outputs for i in sources.get(o, ())}
+    return {memory for s in accesses(nest) if isinstance(s, Store) for memory in places_of(s.access, sources)}
 
 
 def read_by(nest: Nest) -> set[Memory]:

@@ -42,7 +42,7 @@ from tf_stitch.lower.kernel import (
     statements,
 )
 from tf_stitch.lower.launches import launches
-from tf_stitch.lower.nests import Memory, accesses, memory_of, sources_of
+from tf_stitch.lower.nests import Memory, accesses, memory_of, places_of, sources_of
 from tf_stitch.lower.products import products_of
 from tf_stitch.ops import FUNCTIONS, REDUCERS
 from tf_stitch.plan.verify import check, naming, sampled_symbols
@@ -526,12 +526,10 @@ class _Sample:
             for s in accesses(nest):
                 if not isinstance(s, Store):
                     continue
-                place, index = memory_of(s.access)
-                inputs = sources.get(index, set[int]()) if place is Place.OUTPUT else set[int]()
                 at = np.reshape(self._offsets(nest, s.access), (rows, -1))
-                for memory in ((place, index), *((Place.INPUT, i) for i in inputs)):
+                for memory in places_of(s.access, sources):
                     size = s.access.buffer.size.evaluate(self.symbols)
-                    known = owner.setdefault(memory, {}).setdefault((place, index), np.full(size, -1, np.int64))
+                    known = owner.setdefault(memory, {}).setdefault(memory_of(s.access), np.full(size, -1, np.int64))
                     apart = (known[at] == -1) | (known[at] == mine)
                     check(bool(apart.all()), f"{s}: two rows of a chain store to one element")
                     known[at] = mine

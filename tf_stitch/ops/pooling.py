@@ -41,12 +41,6 @@ def _sizes(b: BodyBuilder, x: Operands) -> list[int]:
     return sizes[1:3]
 
 
-def _without_sizes(b: BodyBuilder, value: int) -> int:
-    """[n, i, 1, j, 1, c] as [n, i, j, c]."""
-    batch, rows, _, columns, _, channels = b.shape(value)
-    return b.reshape(value, (batch, rows, columns, channels))
-
-
 def _max_pool(b: BodyBuilder, x: Operands) -> int:
     dtype, value = b.dtype(x[0]), x[0]
     if dtype in FLOATS:
@@ -55,20 +49,20 @@ def _max_pool(b: BodyBuilder, x: Operands) -> int:
     else:
         least = b.constant(REDUCERS["max"].neutral(dtype), dtype)
     found = windows(b, x, value, _sizes(b, x), least)
-    return _without_sizes(b, b.reduce("max", found, (2, 4), keep_dims=True))
+    return b.reduce("max", found, (2, 4))
 
 
 def _avg_pool(b: BodyBuilder, x: Operands) -> int:
     sizes, dtype = _sizes(b, x), b.dtype(x[0])
     wide = b.widen(x[0])
-    total = b.reduce("sum", windows(b, x, wide, sizes), (2, 4), keep_dims=True)
+    total = b.reduce("sum", windows(b, x, wide, sizes), (2, 4))
     if any(end != Dim(0) for ends in around(b, x, x[0], sizes) for end in ends):
         _, height, width, _ = b.shape(x[0])
         one = b.broadcast(b.constant(1, b.dtype(wide)), (ONE, height, width, ONE))
-        count = b.reduce("sum", windows(b, x, one, sizes), (2, 4), keep_dims=True)
+        count = b.reduce("sum", windows(b, x, one, sizes), (2, 4))
     else:
         count = b.constant(sizes[0] * sizes[1], b.dtype(wide))
-    return b.convert(_without_sizes(b, b.apply("div", total, count)), dtype)
+    return b.convert(b.apply("div", total, count), dtype)
 
 
 def _samples(*given: tuple[str, int, int]) -> tuple[dict[str, Any], ...]:

@@ -48,6 +48,7 @@ def generalised(graph: Graph, names: Sequence[str], found: Expansion) -> Iterato
             general = expand(graph, names, found.outputs, types)
         except Unsupported:
             continue
+        # A dim that others would follow from stays closed: those are numbers to the compiler, too.
         if len(general.body.derivations) > len(found.body.derivations) or not _stayed_open(found, general, types):
             continue
         widths = {
