@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+from tensorflow.python.profiler import trace
+from tensorflow.python.util import traceback_utils
 
 from tf_stitch.config import Config, default_config, enabled
 from tf_stitch.frontend import grappler
 from tf_stitch.frontend.options import FunctionCallOptions, is_stitched, stitched_config, stitched_options
+from tf_stitch.frontend.repeats import Repeat, Repeats, in_plain_context, key_of
 from tf_stitch.frontend.tuning import deferred
 
 if TYPE_CHECKING:
@@ -62,10 +65,42 @@ class _Stitching:
 
 
 class StitchedFunction(_Stitching, polymorphic_function.Function):
-    """A tf.function, in everything but that its calls are stitched."""
+    """A tf.function, in everything but that its calls are stitched, and that those that repeat take less time."""
+
+    _stitch_repeats: Repeats | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._stitched_call(super().__call__, args, kwargs)
+        return self._stitched_call(self._repeated_call, args, kwargs)
+
+    def _repeated_call(self, *args: Any, **kwargs: Any) -> Any:
+        """TensorFlow's call, by the short way if there is one; see `repeats`."""
+        repeats = self._stitch_repeats
+        if repeats is None:
+            repeats = self._stitch_repeats = Repeats(self)
+        tensors: list[Any] = []
+        key = key_of(args, kwargs, tensors) if enabled() else None
+        if key is None or not in_plain_context():
+            return super().__call__(*args, **kwargs)
+        repeat = repeats.find(key)
+        if repeat is not None:
+            return self._repeat(repeat, tensors)
+        result = super().__call__(*args, **kwargs)
+        repeats.note(key, args, kwargs, tensors)
+        return result
+
+    @traceback_utils.filter_traceback
+    def _repeat(self, repeat: Repeat, tensors: list[Any]) -> Any:
+        """What the call of TensorFlow's class does around the trace's: it is shown to the profiler, and counted."""
+        with trace.Trace(self._name) as event:
+            result = repeat(tensors)
+            event.set_metadata(tf_function_call="notTraced-nonXla", tracing_count=self.experimental_get_tracing_count())
+        _call_counts.called_without_tracing(self._key_for_call_stats)
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_stitch_repeats", None)  # a copy has traces of its own
+        return state
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         bound = super().__get__(instance, owner)
@@ -200,6 +235,7 @@ class _EnabledOptions(FunctionCallOptions):
         self.base = base
 
 
+_call_counts: Any = polymorphic_function._frequent_tracing_detector_manager  # noqa: SLF001
 _optimizer = grappler.install()
 _everywhere = _Everywhere()
 _races = deferred()
