@@ -13,7 +13,7 @@ from tf_stitch.errors import UsageError
 class Config:
     """How to stitch.
 
-    Seven switches each take one idea away, to see what it is worth; by default all are on.
+    Eight switches each take one idea away, to see what it is worth; by default all are on.
 
     adaptive_mapping: loop nests follow their shape: long rows are split over threads, short ones packed.
     dominant_merging: reductions and outputs that run over the same elements share a loop nest.
@@ -22,6 +22,7 @@ class Config:
     remote_stitching: clusters that have no path between them become one kernel.
     variable_forwarding: what is read of a variable after it was assigned is what was assigned, and what is added to one
       is added by the kernel that computes it: `passes/variable_reads`.
+    invariant_motion: what no turn of a loop changes enters it once: `passes/loop_invariants`.
     product_stitching: products of small matrices are computed by the kernel that they stand in, on CPUs.
 
     max_cluster_size: TensorFlow nodes in one cluster, at most.
@@ -40,6 +41,7 @@ class Config:
     global_scheme: bool = True
     remote_stitching: bool = True
     variable_forwarding: bool = True
+    invariant_motion: bool = True
     product_stitching: bool = True
     max_cluster_size: int = 1200
     min_cluster_size: int = 2

@@ -3,7 +3,7 @@
     GraphDef -> Graph -> Clustering -> StitchPlan -> Kernel -> Source -> Artifact -> GraphDef
         import    cluster        plan        lower    render     build     rewrite
 
-Between import and cluster, variables are forwarded (stage 2). Stages 1 and 8 know TensorFlow and live in `frontend/`;
+Between import and cluster, variables are forwarded and invariants taken out of loops (stage 2). Stages 1 and 8 know TensorFlow and live in `frontend/`;
 this module is what stands between them.
 """
 
@@ -25,6 +25,7 @@ from tf_stitch.lower.names import identifier
 from tf_stitch.ops import OPS
 from tf_stitch.passes.cluster import cluster
 from tf_stitch.passes.clustering import Cluster, Clustering, Rejection
+from tf_stitch.passes.loop_invariants import with_constant_invariants
 from tf_stitch.passes.precedents import Casebook
 from tf_stitch.passes.variable_reads import without_reads_back
 from tf_stitch.pauses import collection_paused
@@ -139,7 +140,8 @@ def _built(drafts: Sequence[_Draft], toolchain: Toolchain) -> list[tuple[Rendere
 def _forwarded(graph: Graph, config: Config) -> Graph:
     """Stage 2; after an error of ours, the graph as it was."""
     try:
-        return without_reads_back(graph, config.target) if config.variable_forwarding else graph
+        forwarded = without_reads_back(graph, config.target) if config.variable_forwarding else graph
+        return with_constant_invariants(forwarded) if config.invariant_motion else forwarded
     except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the user the model
         excused(graph.name, error)
         return graph

@@ -34,6 +34,10 @@ def _revised(proto: Proto, node: Node | None, spelling: Spelling) -> Proto | Non
         return None
     copy = NodeDef()
     copy.CopyFrom(proto if proto.op == node.op else _new(node))
+    if node.attributes.get("is_constant"):
+        copy.attr["is_constant"].b = True
+    if "_class" in copy.attr:
+        copy.attr["_class"].list.s[:] = [str(place).encode() for place in node.attributes["_class"]]
     copy.input[:] = [*map(spelling.write, node.inputs), *(f"^{name}" for name in node.controls)]
     return copy
 

@@ -26,7 +26,7 @@ _SMALL_CLUSTER = 4  # nodes: below it, so few elements save no time that could b
 _STAYS_CACHED = 1 << 20  # bytes
 # A product of matrices: TensorFlow takes longer to call it than to compute it, and oneDNN's is no faster up to here.
 _MOST_WEIGHTS = 1 << 16  # elements: they stay in L2
-_MOST_PRODUCTS = 1 << 26
+_MOST_PRODUCTS = 1 << 27
 _NARROW = 32  # columns: however many rows there are, oneDNN's blocks of filters or channels are half empty
 _TURNED = 32  # rows: for fewer, weights are not turned round first
 _FEW_ROWS = 8  # where weights are read once, it is memory that limits both
