@@ -16,6 +16,7 @@ def test_all_switches_are_on_by_default() -> None:
         "global_scheme",
         "remote_stitching",
         "variable_forwarding",
+        "invariant_motion",
         "product_stitching",
     )
     assert Config().changed() == {}

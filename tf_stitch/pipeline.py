@@ -3,8 +3,8 @@
     GraphDef -> Graph -> Clustering -> StitchPlan -> Kernel -> Source -> Artifact -> GraphDef
         import    cluster        plan        lower    render     build     rewrite
 
-Between import and cluster, variables are forwarded and invariants taken out of loops (stage 2). Stages 1 and 8 know TensorFlow and live in `frontend/`;
-this module is what stands between them.
+Between import and cluster, variables are forwarded and invariants taken out of loops (stage 2). Stages 1 and 8 know
+TensorFlow and live in `frontend/`; this module is what stands between them.
 """
 
 from __future__ import annotations

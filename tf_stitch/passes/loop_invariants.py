@@ -128,10 +128,10 @@ class _Invariants:
     def _passing(self, value: Value) -> Iterator[Node]:
         """The Identities behind it that do no more than to give it another name."""
         for reader in self._readers(value):
-            if reader.op == "Identity" and reader.name not in self._needed_by:
-                if all(map(self._tells_of_turn, reader.controls)):
-                    yield reader
-                    yield from self._passing(Value(reader.name))
+            passes = reader.op == "Identity" and reader.name not in self._needed_by
+            if passes and all(map(self._tells_of_turn, reader.controls)):
+                yield reader
+                yield from self._passing(Value(reader.name))
 
     def _tells_of_turn(self, control: str) -> bool:
         """Whether waiting for a node is waiting for a turn to begin: what is only done in the turn does so anyway."""
@@ -148,7 +148,7 @@ class _Invariants:
     def _may_enter_once(self, loop: _Loop) -> bool:
         enter, readers_of = loop.enter, self.graph.consumers
         gone = {n.name for n in loop.gone}
-        if any(not self._needed_by.get(name, set()) <= gone for name in gone) or any(n.op != "Exit" for n in loop.exits):
+        if any(n.op != "Exit" for n in loop.exits) or any(not self._needed_by.get(n, set()) <= gone for n in gone):
             return False
         if any(n.controls for n in (loop.merge, loop.switch, *loop.exits)):
             return False
@@ -188,12 +188,12 @@ class _Invariants:
         self.entering.add(loop.enter.name)
         self._gone |= {n.name for n in loop.gone}
         entered = Value(loop.enter.name)
-        self.instead |= {value: entered for value in (Value(loop.merge.name), *loop.inside)}
+        self.instead |= dict.fromkeys((Value(loop.merge.name), *loop.inside), entered)
         self.instead |= {Value(n.name): loop.enter.inputs[0] for n in loop.exits}
 
 
 def _needed_by(graph: Graph) -> Mapping[str, set[str]]:
-    """For each node, those that wait for it or are yet to be placed with it; "" where it must stay for other reasons."""
+    """For each node, those that wait for it or are yet to be placed with it; "" where it has to stay in any case."""
     found: dict[str, set[str]] = {name: {""} for name in (*graph.fetched, *(v.node for v in graph.returned))}
     for node in graph.nodes.values():
         for name in (*node.controls, *(() if node.device else _beside(node))):
