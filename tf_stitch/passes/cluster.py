@@ -73,18 +73,28 @@ class _Clusterer:
         self.rejections: dict[str, Rejection] = {}
         self.views: frozenset[str] = frozenset()
         self.again: frozenset[str] = frozenset()
+        self.legal: frozenset[str] = frozenset()
 
     def clustering(self) -> Clustering:
-        clusters: list[Cluster] = []
-        for around, eligible in self._eligible().items():
-            parts = [part for members in self._grown(eligible, around) for part in self._parts(members)]
-            for members in self._joined(parts, around):
-                clusters += self._finished(members)
+        clusters = [c for around, eligible in self._eligible().items() for c in self._under(around, eligible)]
         clusters.sort(key=lambda c: self.listed[c.nodes[0]])
         taken: dict[str, int] = {}
         named = tuple(replace(c, name=_name(c, taken)) for c in clusters)
         inside = {n for c in named for n in c.nodes}
         return Clustering(named, tuple(r for name, r in self.rejections.items() if name not in inside))
+
+    def _under(self, around: frozenset[str], eligible: Sequence[str]) -> list[Cluster]:
+        """The clusters of nodes that the same loops are around. What counts their turns is in none of several."""
+        counting = {n for n in eligible if profitability.counts_turns(self.graph, n, self.legal)} if around else set[str]()
+        found = self._clusters(around, [n for n in eligible if n not in counting])
+        if not counting or (len(found) == 1 and not profitability.computes_beside(self.graph, around)):
+            return self._clusters(around, eligible) if counting else found
+        self._reject(counting, Reason.NOT_PROFITABLE, "the next turn of the loop begins with it")
+        return found
+
+    def _clusters(self, around: frozenset[str], eligible: Sequence[str]) -> list[Cluster]:
+        parts = [part for members in self._grown(eligible, around) for part in self._parts(members)]
+        return [c for members in self._joined(parts, around) for c in self._finished(members)]
 
     def _reject(self, names: Iterable[str], reason: Reason, detail: str) -> None:
         for name in names:
@@ -129,7 +139,7 @@ class _Clusterer:
                     views.add(name)
                 if profitability.goes_over_again(alone.body):
                     again.add(name)
-        self.views, self.again = frozenset(views), frozenset(again)
+        self.views, self.again, self.legal = frozenset(views), frozenset(again), frozenset(legal)
         for around, names in found.items():
             found[around] = profitability.without_passed_on_views(graph, names, self.views)
             self._reject(set(names) - set(found[around]), Reason.NOT_PROFITABLE, _MOVED_FOR_OTHERS)

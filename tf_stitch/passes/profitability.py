@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.config import Config, is_for_gpus
@@ -224,6 +224,33 @@ def _is_tiny(graph: Graph, name: str) -> bool:
     read = (graph.type_of(v) for i, v in enumerate(node.inputs) if not (i == 0 and 0 in OPS[node.op].outside))
     sizes = [None if t.shape is None else product(t.shape) for t in (*read, *node.types)]
     return all(size is not None and size.is_static and size.coefficient <= _TINY for size in sizes)
+
+
+def counts_turns(graph: Graph, name: str, legal: Collection[str]) -> bool:
+    """Whether the next turn of a loop begins with a number that nothing is computed for: i + 1, say.
+
+    In a kernel it would come when all else is done. By itself it is there at once, and what waits for nothing else of
+    this turn is done beside the kernel: the next turn's condition, the rows that it reads, its other kernels.
+    legal: what may be computed in a kernel.
+    """
+    if not any(graph.nodes[user].op == "NextIteration" for user in graph.consumers[name]) or not _is_tiny(graph, name):
+        return False
+    for value in graph.nodes[name].inputs:
+        while graph.nodes[value.node].op == "Identity":
+            value = graph.nodes[value.node].inputs[0]
+        if value.node in legal:
+            return False
+    return True
+
+
+def computes_beside(graph: Graph, around: frozenset[str]) -> bool:
+    """Whether something else that takes long is done in the turns of a loop: a product that is not stitched, a loop."""
+    inside = (n for n in graph.nodes.values() if around <= n.context)
+    return any(is_compute_intensive(n) or n.op == "LoopCond" and _loops(n) != around for n in inside)
+
+
+def _loops(node: Node) -> frozenset[str]:
+    return frozenset(word for word in node.context if word.startswith("frame "))
 
 
 def _works(graph: Graph, name: str) -> bool:
