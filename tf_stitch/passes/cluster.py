@@ -85,10 +85,12 @@ class _Clusterer:
 
     def _under(self, around: frozenset[str], eligible: Sequence[str]) -> list[Cluster]:
         """The clusters of nodes that the same loops are around. What counts their turns is in none of several."""
-        counting = {n for n in eligible if profitability.counts_turns(self.graph, n, self.legal)} if around else set[str]()
+        if not around:
+            return self._clusters(around, eligible)
+        counting = {n for n in eligible if profitability.counts_turns(self.graph, n, self.legal)}
         found = self._clusters(around, [n for n in eligible if n not in counting])
-        if not counting or (len(found) == 1 and not profitability.computes_beside(self.graph, around)):
-            return self._clusters(around, eligible) if counting else found
+        if counting and len(found) == 1 and not profitability.computes_beside(self.graph, around):
+            return self._clusters(around, eligible)
         self._reject(counting, Reason.NOT_PROFITABLE, "the next turn of the loop begins with it")
         return found
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tf_stitch.ir.graph import Node, Value
+from tf_stitch.passes.contraction import frames
 
 if TYPE_CHECKING:
     from tf_stitch.ir.graph import Graph
@@ -170,7 +171,7 @@ class _Invariants:
         return all(self._ends(reader, turn, loop) for reader in readers.values())
 
     def _ends_as_others(self, next_: Node) -> bool:
-        return self._end_of_turn[_frame(next_)].issuperset(next_.controls)
+        return self._end_of_turn[frames(next_)].issuperset(next_.controls)
 
     def _ends(self, reader: Node, turn: str, loop: _Loop) -> bool:
         """Whether a node of the body is dead behind the last turn for another reason than this value."""
@@ -206,7 +207,7 @@ def _ends_of_turns(graph: Graph) -> Mapping[frozenset[str], set[str]]:
     found: dict[frozenset[str], set[str]] = {}
     for node in graph.nodes.values():
         if node.op == "NextIteration":
-            found.setdefault(_frame(node), set(node.controls)).intersection_update(node.controls)
+            found.setdefault(frames(node), set(node.controls)).intersection_update(node.controls)
     return found
 
 
@@ -214,7 +215,3 @@ def _beside(node: Node) -> Iterator[str]:
     """The nodes that it has to be placed with."""
     for place in node.attributes.get("_class", ()):
         yield str(place).removeprefix(_BESIDE)
-
-
-def _frame(node: Node) -> frozenset[str]:
-    return frozenset(word for word in node.context if word.startswith("frame "))

@@ -11,6 +11,7 @@ from tf_stitch.ir.body import Body, Broadcast, Input, Reduce, Reshape
 from tf_stitch.ir.graph import Graph, Node, Value
 from tf_stitch.ir.types import product
 from tf_stitch.ops import OPS, Kind
+from tf_stitch.passes.contraction import frames
 from tf_stitch.passes.expand import Expansion
 from tf_stitch.plan.cost import Bytes, size
 from tf_stitch.plan.factors import factors
@@ -246,11 +247,7 @@ def counts_turns(graph: Graph, name: str, legal: Collection[str]) -> bool:
 def computes_beside(graph: Graph, around: frozenset[str]) -> bool:
     """Whether something else that takes long is done in the turns of a loop: a product that is not stitched, a loop."""
     inside = (n for n in graph.nodes.values() if around <= n.context)
-    return any(is_compute_intensive(n) or n.op == "LoopCond" and _loops(n) != around for n in inside)
-
-
-def _loops(node: Node) -> frozenset[str]:
-    return frozenset(word for word in node.context if word.startswith("frame "))
+    return any(is_compute_intensive(n) or (n.op == "LoopCond" and frames(n) != around) for n in inside)
 
 
 def _works(graph: Graph, name: str) -> bool:
