@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -303,3 +305,13 @@ class TestElsewhere:
         for thread in threads:
             thread.join()
         assert not wrong
+
+    def test_a_function_is_freed_with_its_last_reference(self) -> None:
+        def used_once() -> weakref.ref[Any]:
+            stitched = function(lambda x: tf.tanh(x) * 3.0)
+            called(3, lambda: stitched(X))
+            return weakref.ref(repeated(stitched)[0].concrete)
+
+        gone = used_once()
+        gc.collect()
+        assert gone() is None

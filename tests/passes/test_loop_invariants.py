@@ -106,6 +106,21 @@ class TestEntersOnce:
         once = with_constant_invariants(Loop().graph())
         assert with_constant_invariants(once) is once
 
+    def test_what_a_branch_in_the_body_reads_still_waits_for_the_branch(self) -> None:
+        loop = Loop()
+        flag = loop.d.node("flag", "Less", Value("i/body"), Value("n/body"), type_=FLAG, context=INSIDE)
+        taken = loop.d.node("taken", "Switch", flag, flag, types=[FLAG, FLAG], context=INSIDE)
+        branch = (*INSIDE, "flag:0=1")
+        loop.reading("pivot", "Identity", Value(taken.node, 1), context=branch)
+        loop.reading("there", "Identity", Value("w/switch", 1), controls=["pivot"], context=branch)
+        loop.reading("y", "Mul", Value("there"), Value("x/body"), context=branch)
+        graph = loop.graph()
+        assert going_round(graph) == {"i", "x"}
+        found = with_constant_invariants(graph)
+        assert found.nodes["there"].inputs == (Value("w/enter"),)
+        assert found.nodes["there"].controls == ("pivot",)
+        assert found.nodes["y"].inputs == graph.nodes["y"].inputs
+
     def test_one_of_two_that_only_meet_each_other(self) -> None:
         """The product of n and w is dead behind the last turn as long as one of them goes round."""
         assert len(going_round(Loop().reading("n*w", "Mul", Value("n/body"), Value("w/body")).graph())) == 3

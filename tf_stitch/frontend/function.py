@@ -76,16 +76,16 @@ class StitchedFunction(_Stitching, polymorphic_function.Function):
         """TensorFlow's call, by the short way if there is one; see `repeats`."""
         repeats = self._stitch_repeats
         if repeats is None:
-            repeats = self._stitch_repeats = Repeats(self)
+            repeats = self._stitch_repeats = Repeats()
         tensors: list[Any] = []
         key = key_of(args, kwargs, tensors) if enabled() else None
         if key is None or not in_plain_context():
             return super().__call__(*args, **kwargs)
-        repeat = repeats.find(key)
+        repeat = repeats.find(self, key)
         if repeat is not None:
             return self._repeat(repeat, tensors)
         result = super().__call__(*args, **kwargs)
-        repeats.note(key, args, kwargs, tensors)
+        repeats.note(self, key, args, kwargs, tensors)
         return result
 
     @traceback_utils.filter_traceback

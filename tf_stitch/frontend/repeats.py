@@ -116,49 +116,44 @@ class Repeat:
 
 
 class Repeats:
-    """The repeats of one tf.function."""
+    """The repeats of one tf.function. It is handed over with each call: a cycle would keep its traces alive."""
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self) -> None:
         self._traces = 0  # how many the function had when these were found
         self._known: dict[Key, Repeat | None] = {}  # None: cannot be repeated
         self._seen: set[Key] = set()
 
-    def find(self, key: Key) -> Repeat | None:
+    def find(self, function: Any, key: Key) -> Repeat | None:
         """What a call of this key repeats, if that is known."""
-        return self._known.get(key) if self._traces == _traces_of(self._function) else None
+        return self._known.get(key) if self._traces == _traces_of(function) else None
 
-    def note(self, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any]) -> None:
+    def note(self, function: Any, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any]) -> None:
         """Notes that TensorFlow has answered a call of this key, in a plain context."""
-        traces = _traces_of(self._function)
+        traces = _traces_of(function)
         if traces != self._traces or len(self._seen) >= _MOST:
             self._known, self._seen, self._traces = {}, set(), traces
         if key not in self._seen:
             self._seen.add(key)
         elif key not in self._known and len({id(t) for t in tensors}) == len(tensors):  # told apart
-            repeat = self._learned(args, kwargs, tensors)
-            if traces == _traces_of(self._function):
+            repeat = _learned(function, args, kwargs, tensors)
+            if traces == _traces_of(function):
                 self._known[key] = repeat
 
-    def _learned(self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any]) -> Repeat | None:
-        function = self._function
-        created = function._created_variables
-        options = function._no_variable_creation_config if created else function._variable_creation_config
-        if options is None or options.function_captures.by_ref_tracetype:
-            return None
-        bound = function_type_utils.canonicalize_function_inputs(
-            args,
-            kwargs,
-            function.function_type,
-            function._default_values,
-            function._is_pure,
-        )
-        concrete = tracing_compilation.trace_function(bound.args, bound.kwargs, options)
-        taken = concrete.function_type.unpack_inputs(concrete.function_type.bind(*bound.args, **bound.kwargs))
-        places = {id(t): i for i, t in enumerate(tensors)}
-        if any(id(t) not in places for t in taken):  # converted on the way, or a default
-            return None
-        return Repeat(concrete, tuple(places[id(t)] for t in taken))
+
+def _learned(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Any]) -> Repeat | None:
+    created = function._created_variables
+    options = function._no_variable_creation_config if created else function._variable_creation_config
+    if options is None or options.function_captures.by_ref_tracetype:
+        return None
+    bound = function_type_utils.canonicalize_function_inputs(
+        args, kwargs, function.function_type, function._default_values, function._is_pure
+    )
+    concrete = tracing_compilation.trace_function(bound.args, bound.kwargs, options)
+    taken = concrete.function_type.unpack_inputs(concrete.function_type.bind(*bound.args, **bound.kwargs))
+    places = {id(t): i for i, t in enumerate(tensors)}
+    if any(id(t) not in places for t in taken):  # converted on the way, or a default
+        return None
+    return Repeat(concrete, tuple(places[id(t)] for t in taken))
 
 
 def _traces_of(function: Any) -> int:

@@ -38,6 +38,8 @@ def _revised(proto: Proto, node: Node | None, spelling: Spelling) -> Proto | Non
         copy.attr["is_constant"].b = True
     if "_class" in copy.attr:
         copy.attr["_class"].list.s[:] = [str(place).encode() for place in node.attributes["_class"]]
+        if not node.attributes["_class"]:
+            del copy.attr["_class"]
     copy.input[:] = [*map(spelling.write, node.inputs), *(f"^{name}" for name in node.controls)]
     return copy
 

@@ -54,14 +54,17 @@ def with_constant_invariants(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Loop:
-    """One value that goes round. entered, merged: its names there; inside: those in the body."""
+    """One value that goes round, by the nodes that it passes.
+
+    passed: Identities in the body that do no more than to give it another name. inside: its names there.
+    """
 
     enter: Node
     merge: Node
     switch: Node
     next: Node
     exits: tuple[Node, ...]
-    passed: tuple[Node, ...]  # Identities in the body that only give it another name
+    passed: tuple[Node, ...]
     inside: frozenset[Value]
 
     @property
@@ -122,24 +125,29 @@ class _Invariants:
         switch = nodes[value.node]
         if switch.op != "Switch" or value.index != 1 or switch.inputs[0] != Value(merge.name):
             return None
-        passed = tuple(self._passing(value))
+        passed = tuple(self._passing(value, switch.inputs[1]))
         inside = frozenset((value, *(Value(n.name) for n in passed)))
         return _Loop(enter, merge, switch, next_, tuple(self._readers(Value(switch.name, 0))), passed, inside)
 
-    def _passing(self, value: Value) -> Iterator[Node]:
+    def _passing(self, value: Value, condition: Value) -> Iterator[Node]:
         """The Identities behind it that do no more than to give it another name."""
         for reader in self._readers(value):
             passes = reader.op == "Identity" and reader.name not in self._needed_by
-            if passes and all(map(self._tells_of_turn, reader.controls)):
+            if passes and all(self._tells_of_turn(control, condition) for control in reader.controls):
                 yield reader
-                yield from self._passing(Value(reader.name))
+                yield from self._passing(Value(reader.name), condition)
 
-    def _tells_of_turn(self, control: str) -> bool:
+    def _tells_of_turn(self, control: str, condition: Value) -> bool:
         """Whether waiting for a node is waiting for a turn to begin: what is only done in the turn does so anyway."""
         node = self.graph.nodes[control]
         if node.op == "NoOp":
-            return bool(node.controls) and all(map(self._tells_of_turn, node.controls))
-        return node.op == "Identity" and not node.controls and self.graph.nodes[node.inputs[0].node].op == "Switch"
+            return bool(node.controls) and all(self._tells_of_turn(c, condition) for c in node.controls)
+        return node.op == "Identity" and not node.controls and self._goes_round(node.inputs[0], condition)
+
+    def _goes_round(self, value: Value, condition: Value) -> bool:
+        """Whether a value is one in the body that this loop has decided to go on with."""
+        producer = self.graph.nodes[value.node]
+        return producer.op == "Switch" and value.index == 1 and producer.inputs[1] == condition
 
     def _readers(self, value: Value) -> Iterator[Node]:
         for name in self.graph.consumers[value.node]:
@@ -179,9 +187,7 @@ class _Invariants:
         for value in reader.inputs:
             if value in loop.inside or value in self.instead:
                 continue
-            producer = nodes[value.node]
-            goes_round = producer.op == "Switch" and value.index == 1 and producer.inputs[1] == loop.switch.inputs[1]
-            if goes_round or turn in producer.context:
+            if self._goes_round(value, loop.switch.inputs[1]) or turn in nodes[value.node].context:
                 return True
         return any(turn in nodes[name].context for name in reader.controls)
 
