@@ -6,6 +6,7 @@ import click
 
 from bench.ablation import ablation
 from bench.ablation_worker import ablate
+from bench.calls import calls
 from bench.clusters import clusters
 from bench.comparison import compare
 from bench.compilation import compilation
@@ -40,6 +41,7 @@ bench.add_command(optimality)
 bench.add_command(peers)
 bench.add_command(peers_own)
 bench.add_command(planner)
+bench.add_command(calls)
 bench.add_command(kernels)
 bench.add_command(models)
 bench.add_command(compare)
