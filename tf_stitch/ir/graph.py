@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tf_stitch.ir.types import Dim, TensorType
 
+COLOCATED = "loc:@"  # before a node's name, in the attribute _class
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Value:
@@ -44,6 +46,11 @@ class Node:
     device: str = ""
     context: frozenset[str] = frozenset()
     stateful: bool = False
+
+    @property
+    def colocated(self) -> tuple[str, ...]:
+        """The nodes that it has to be placed with."""
+        return tuple(str(place).removeprefix(COLOCATED) for place in self.attributes.get("_class", ()))
 
 
 @dataclass(frozen=True)

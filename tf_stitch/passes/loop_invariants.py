@@ -29,14 +29,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tf_stitch.ir.graph import Node, Value
+from tf_stitch.ir.graph import COLOCATED, Node, Value
 from tf_stitch.passes.contraction import frames
 
 if TYPE_CHECKING:
     from tf_stitch.ir.graph import Graph
 
 _CONSTANT = "is_constant"
-_BESIDE = "loc:@"
 
 
 def with_constant_invariants(graph: Graph) -> Graph:
@@ -98,9 +97,9 @@ class _Invariants:
             inputs, attributes = tuple(map(self._resolved, node.inputs)), node.attributes
             if name in self.entering:
                 attributes = {**attributes, _CONSTANT: True}
-            beside = tuple(place for place in _beside(node) if place not in self._gone)
-            if beside != tuple(_beside(node)):
-                attributes = {**attributes, "_class": tuple(f"{_BESIDE}{place}" for place in beside)}
+            if not self._gone.isdisjoint(node.colocated):
+                kept = (name for name in node.colocated if name not in self._gone)
+                attributes = {**attributes, "_class": tuple(f"{COLOCATED}{name}" for name in kept)}
             same = inputs == node.inputs and attributes is node.attributes
             nodes[name] = node if same else replace(node, inputs=inputs, attributes=attributes)
         changed = {name for name, node in nodes.items() if graph.nodes[name] is not node}
@@ -203,7 +202,7 @@ def _needed_by(graph: Graph) -> Mapping[str, set[str]]:
     """For each node, those that wait for it or are yet to be placed with it; "" where it has to stay in any case."""
     found: dict[str, set[str]] = {name: {""} for name in (*graph.fetched, *(v.node for v in graph.returned))}
     for node in graph.nodes.values():
-        for name in (*node.controls, *(() if node.device else _beside(node))):
+        for name in (*node.controls, *(() if node.device else node.colocated)):
             found.setdefault(name, set()).add(node.name)
     return found
 
@@ -215,9 +214,3 @@ def _ends_of_turns(graph: Graph) -> Mapping[frozenset[str], set[str]]:
         if node.op == "NextIteration":
             found.setdefault(frames(node), set(node.controls)).intersection_update(node.controls)
     return found
-
-
-def _beside(node: Node) -> Iterator[str]:
-    """The nodes that it has to be placed with."""
-    for place in node.attributes.get("_class", ()):
-        yield str(place).removeprefix(_BESIDE)

@@ -98,7 +98,7 @@ def _revised(graph: Graph, sums: Mapping[str, _Sum], instead: Mapping[Value, Val
             value = instead[value]
         return value
 
-    named = {name for node in graph.nodes.values() for name in (*node.controls, *_beside(node))} | graph.fetched
+    named = {name for node in graph.nodes.values() for name in (*node.controls, *node.colocated)} | graph.fetched
     gone = {v.node for v in instead if v.node not in named and v not in graph.returned}
     nodes: dict[str, Node] = {}
     for name, node in graph.nodes.items():
@@ -119,12 +119,6 @@ def _assignment(writer: Node, found: _Sum, value: Value) -> Node:
         inputs = (writer.inputs[0], value)
         return replace(writer, op=_ASSIGN, inputs=inputs, attributes=attributes | {"validate_shape": False})
     return replace(writer, op=_ASSIGN_SUM, inputs=(writer.inputs[0], found.before, value), attributes=attributes)
-
-
-def _beside(node: Node) -> Iterator[str]:
-    """The nodes that it has to be placed with."""
-    for place in node.attributes.get("_class", ()):
-        yield str(place).removeprefix("loc:@")
 
 
 def _of_two_names(graph: Graph) -> set[Value]:
