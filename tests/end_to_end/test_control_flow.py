@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tf_stitch
-from tests.end_to_end.stitched import kernel_calls, normal
+from tests.end_to_end.stitched import arrays, kernel_calls, normal
 
 X = normal(5, 33)
 
@@ -159,3 +159,25 @@ def test_a_recurrent_network() -> None:
     model(x)
     plain, stitched = (make(model, autograph=False)(x).numpy() for make in (tf.function, tf_stitch.function))
     np.testing.assert_allclose(stitched, plain, rtol=1e-5, atol=1e-6)
+
+
+def test_branches_behind_an_effect_in_a_branch() -> None:
+    """They were stitched together, and a kernel for both branches never ran: the result had no elements."""
+
+    def function(x: Any, total: tf.Variable) -> Any:
+        positive = tf.reduce_sum(x) > 0.0
+
+        def counted() -> Any:
+            total.assign_add(tf.reduce_mean(x))
+            return tf.tanh(x) * 2.0
+
+        y = tf.cond(positive, counted, lambda: x + x * 0.5)
+        return y, tf.cond(positive, lambda: x * 3.0 + x, lambda: tf.tanh(x * 0.5) - total)
+
+    ours, theirs = tf.Variable(1.0), tf.Variable(1.0)
+    stitched = tf_stitch.function(lambda x: function(x, ours), input_signature=[tf.TensorSpec([None, None])])
+    for sign in (1.0, -1.0):
+        x = tf.constant(np.abs(normal(3, 5)) * sign)
+        for mine, other in zip(arrays(stitched(x)), arrays(function(x, theirs)), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-5)
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)

@@ -145,6 +145,33 @@ def test_a_case_has_a_context_for_each_branch() -> None:
     assert contexts["part"]  # not alive in every branch
 
 
+def test_a_merge_runs_where_what_it_waits_for_is_dead() -> None:
+    """With the conditions of both branches, what follows would be of one context in either branch of the next If."""
+
+    def wired(op: str, *inputs: Value, controls: tuple[str, ...] = ()) -> Wiring:
+        return Wiring(op, inputs, controls)
+
+    branches = {
+        f"{name}{n}": wired("Switch", Value("x"), Value("p"))
+        if name == "switch"
+        else wired("NoOp", Value(f"switch{n}", n))
+        for n in (0, 1)
+        for name in ("switch", "effect")
+    }
+    wiring = {
+        "x": wired("Placeholder"),
+        "p": wired("Placeholder"),
+        **branches,
+        "merge": wired("Merge", Value("switch0", 0), Value("switch1", 1), controls=("effect0", "effect1")),
+        "behind": wired("Switch", Value("x"), Value("p"), controls=("merge",)),
+        "yes": wired("Tanh", Value("behind", 1)),
+        "no": wired("Tanh", Value("behind", 0)),
+    }
+    found = contexts_of(list(wiring), wiring)
+    assert "merge" not in found
+    assert (found["no"], found["yes"]) == (frozenset({"p:0=0"}), frozenset({"p:0=1"}))
+
+
 def test_a_graph_without_control_flow_has_no_contexts() -> None:
     with tf.Graph().as_default() as v1:
         tf.exp(tf.compat.v1.placeholder(tf.float32, [2]))

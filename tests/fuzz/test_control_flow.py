@@ -1,6 +1,7 @@
 """Random functions with loops and branches in one another: the same answers stitched.
 
 All values have one shape, so that what varies is what reads what: before a loop, in it, behind it, across branches.
+Some add to a variable, which tells how often they ran, and when.
 The right answer is the eager one: TensorFlow 2.21 itself loses `x + zeros_like(x)` in a branch of a tf.function.
 """
 
@@ -43,6 +44,21 @@ class Apply:
 
     def run(self, values: list[Any]) -> list[Any]:
         return [_FUNCTIONS[self.function](values[self.x], values[self.y])]
+
+
+_TOTALS: list[tf.Variable] = []  # what the effects of the function that runs are done to
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Adds to a variable, and yields what depends on when that was."""
+
+    x: int
+
+    def run(self, values: list[Any]) -> list[Any]:
+        total = _TOTALS[-1]
+        total.assign_add(tf.reduce_mean(tf.tanh(values[self.x])) + 1.0)
+        return [values[self.x] - total.read_value() * 0.01]
 
 
 @dataclass(frozen=True)
@@ -88,9 +104,12 @@ def blocks(draw: Draw, count: int, depth: int = 2, least: int = 1) -> tuple[Any,
     made: list[Any] = []
     pick = lambda: draw(st.integers(max(0, count - 5), count - 1))  # noqa: E731
     for _ in range(draw(st.integers(least, 5))):
-        kind = draw(st.sampled_from(("apply",) * 4 + (("loop", "branch") if depth else ())))
+        kind = draw(st.sampled_from(("apply",) * 8 + ("effect",) + (("loop", "branch") * 2 if depth else ())))
         if kind == "apply":
             made.append(Apply(draw(st.sampled_from(sorted(_FUNCTIONS))), pick(), pick()))
+            count += 1
+        elif kind == "effect":
+            made.append(Effect(pick()))
             count += 1
         elif kind == "loop":
             start = tuple(pick() for _ in range(draw(st.integers(1, 3))))
@@ -113,10 +132,14 @@ def test_random_control_flow_gives_the_same_stitched(block: tuple[Any, ...], kno
 
     signature = [tf.TensorSpec([5, 33] if known else [None, None])] * 2
     stitched = tf_stitch.function(function, input_signature=signature, autograph=False)
+    totals = tf.Variable(0.0), tf.Variable(0.0)
     for seed in range(2):
         tensors = [tf.constant(normal(5, 33, seed=seed) + seed), tf.constant(normal(5, 33, seed=seed + 7))]
         ours: list[Any] = []
+        _TOTALS[:] = totals[:1]
         calls = kernel_calls(lambda tensors=tensors, ours=ours: ours.extend(arrays(stitched(*tensors))))
         event("stitched" if calls else "not stitched")
+        _TOTALS[:] = totals[1:]
         for mine, other in zip(ours, arrays(function(*tensors)), strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4, err_msg=str(block))
+        np.testing.assert_allclose(*(t.numpy() for t in totals), rtol=1e-4, atol=1e-4, err_msg=str(block))

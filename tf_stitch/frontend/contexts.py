@@ -5,6 +5,7 @@ TensorFlow's dataflow control ops, and what they do to the key of what they pass
     Switch(data, pred) ─┬─ :0  adds  {pred is false}         Enter   pushes a frame
                         └─ :1  adds  {pred is true}          Exit    pops it, and what was added inside it
     Merge(a, b)         what its inputs have in common       loop Merge: as its Enter, whatever comes round
+                        (it waits for control inputs, but runs even where they are dead)
     anything else       all that its inputs have, data and control alike
 
 A node is dead where any of its inputs is. Two nodes of equal key are dead together and run equally often;
@@ -130,7 +131,6 @@ def _merged(name: str, node: Wiring, arriving: Sequence[_Key], wiring: Mapping[s
         entered = [k for k, op in zip(arriving, producers, strict=False) if op in ENTERS]
         return _union(entered or arriving)
     arrived = arriving[: len(node.inputs)]
-    waited = _union(arriving[len(node.inputs) :])
     frames = _union(arriving).frames
     common = arrived[0].conditions if arrived else frozenset[_Condition]()
     for key in arrived:
@@ -143,4 +143,4 @@ def _merged(name: str, node: Wiring, arriving: Sequence[_Key], wiring: Mapping[s
         and all(len(lone) == c.branches for c in lone)
     )
     own = frozenset[_Condition]() if complete else frozenset({_Condition(f"merge {name}", 0, 1, frames)})
-    return _Key(frames, common | own | waited.conditions)
+    return _Key(frames, common | own)
