@@ -46,7 +46,7 @@ def measure(tensors: int, variables: int, count: int) -> Row:
 
     import tf_stitch
 
-    held = [tf.Variable(1.0) for _ in range(variables)]
+    held = [tf.Variable(tf.ones([])) for _ in range(variables)]
     inputs = {f"x{n}": tf.constant([float(n)]) for n in range(tensors)}
 
     def body(**given: Any) -> list[Any]:
