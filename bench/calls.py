@@ -8,7 +8,6 @@ measured is what stands before the first op and after the last: `frontend/repeat
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from rich.table import Table
 
 from bench import machine, results
 from bench.results import Row, Summary
+from bench.timing import Effort, interleaved
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 SIZES = ((1, 0), (4, 0), (16, 0), (4, 32))  # tensors, variables
@@ -63,15 +63,10 @@ def measure(tensors: int, variables: int, count: int) -> Row:
 
 
 def in_turns(functions: dict[str, Callable[[], Any]], count: int) -> dict[str, float]:
-    """Median microseconds of each, after a warm-up."""
-    taken: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(WARM_UP + count):
-        for name, call in functions.items():
-            started = time.perf_counter()
-            call()
-            if turn >= WARM_UP:
-                taken[name].append(time.perf_counter() - started)
-    return {name: statistics.median(seconds) * 1e6 for name, seconds in taken.items()}
+    """Median microseconds of each, after a warm-up; one call a turn."""
+    rounds = WARM_UP + count
+    samples = interleaved(functions, Effort(budget_s=0.0, slice_s=0.0, fewest_rounds=rounds, most_rounds=rounds))
+    return {name: statistics.median(found.wall[WARM_UP:]) * 1e6 for name, found in samples.items()}
 
 
 def summarise(rows: list[Row]) -> Summary:

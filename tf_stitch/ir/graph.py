@@ -78,6 +78,12 @@ class Graph:
     def type_of(self, value: Value) -> TensorType:
         return self.nodes[value.node].types[value.index]
 
+    def behind_identities(self, value: Value) -> Value:
+        """The value that it is another name of."""
+        while self.nodes[value.node].op == "Identity":
+            value = self.nodes[value.node].inputs[0]
+        return value
+
     @cached_property
     def consumers(self) -> Mapping[str, tuple[str, ...]]:
         """For each node, the nodes that read one of its outputs or wait on it (control edges)."""

@@ -118,9 +118,7 @@ class _Invariants:
         enter, next_ = (nodes[v.node] for v in merge.inputs)
         if enter.op != "Enter" or enter.attributes.get(_CONSTANT) or next_.op != "NextIteration":
             return None
-        value = next_.inputs[0]
-        while nodes[value.node].op == "Identity":
-            value = nodes[value.node].inputs[0]
+        value = self.graph.behind_identities(next_.inputs[0])
         switch = nodes[value.node]
         if switch.op != "Switch" or value.index != 1 or switch.inputs[0] != Value(merge.name):
             return None

@@ -236,12 +236,7 @@ def counts_turns(graph: Graph, name: str, legal: Collection[str]) -> bool:
     """
     if not any(graph.nodes[user].op == "NextIteration" for user in graph.consumers[name]) or not _is_tiny(graph, name):
         return False
-    for value in graph.nodes[name].inputs:
-        while graph.nodes[value.node].op == "Identity":
-            value = graph.nodes[value.node].inputs[0]
-        if value.node in legal:
-            return False
-    return True
+    return all(graph.behind_identities(value).node not in legal for value in graph.nodes[name].inputs)
 
 
 def computes_beside(graph: Graph, around: frozenset[str]) -> bool:
